@@ -84,7 +84,7 @@ test-gpu: $(GPU_VENV)/.installed ## Compare what runs on this machine's GPU with
 # in a namespace of its own, with the image `base` of those in NIGHTSHIFT_IMAGES
 test-cluster: $(VENV)/.dev ## Run the cluster's tests on a real one: make test-cluster KUBECONFIG=file
 	@test -n "$(KUBECONFIG)" || { echo "KUBECONFIG is empty; name the file: make test-cluster KUBECONFIG=~/.kube/config"; exit 2; }
-	NIGHTSHIFT_TEST_KUBECONFIG="$(KUBECONFIG)" $(BIN)/pytest -n 0 -v tests/cluster
+	NIGHTSHIFT_TEST_KUBECONFIG="$(KUBECONFIG)" $(BIN)/pytest -n 0 -v packages/testkit/nightshift_testkit/cluster
 
 lint: $(VENV)/.dev ## Check style, types and the dependency rules
 	$(BIN)/ruff check
@@ -116,7 +116,7 @@ compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and write
 	$(BIN)/nightshift config schema > docs/schemas/config.json
 	$(BIN)/python -m nightshift.contracts docs/schemas
 	$(BIN)/python -m infra.cloud schema > docs/schemas/answers.json
-	$(BIN)/python -m nightshift.planning.published > docs/planning-points.md
+	$(BIN)/python -m nightshift_perf.planning.published > docs/planning-points.md
 	$(BIN)/python tests/nightshift/tasks/test_protocol.py
 	$(BIN)/python tests/test_tree.py
 

@@ -21,10 +21,11 @@ import duckdb
 from benchmarks import figures
 from components.ingestion import __main__ as step
 from components.ingestion import sources
-from nightshift import config, splits
-from nightshift.databases import open_database
-from nightshift.memory import peak_memory
-from tests import postgresql
+from nightshift import config
+from nightshift.data import splits
+from nightshift.data.databases import open_database
+from nightshift.runtime.memory import peak_memory
+from nightshift_testkit import postgresql
 
 DAYS, ROWS = 30, 10_000_000
 FIRST = date(2024, 3, 1)

@@ -21,13 +21,13 @@ from components.drift import core
 from components.monitoring import core as monitoring
 from components.training import core as training
 from nightshift import config as configuration
-from nightshift import splits
 from nightshift.config import Config
 from nightshift.config.tabular import TabularSimulator
 from nightshift.contracts import tables
 from nightshift.contracts.drift import SCORE, Promise, Signal
-from nightshift.graph import Graph
-from nightshift.splits import Days
+from nightshift.data import splits
+from nightshift.data.splits import Days
+from nightshift.models.graph import Graph
 from nightshift.stats import noise, shift
 from nightshift.stats.levels import WeekdayLevel
 from nightshift.tabular import frames, inputs

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import figures
-from nightshift.memory import peak_memory
+from nightshift.runtime.memory import peak_memory
 from pipelines.environments import local
 
 ROWS = 10_000_000
@@ -81,8 +81,8 @@ def _day(features: Any, day: date, path: Path, rows: int) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from nightshift import splits
     from nightshift.contracts import tables
+    from nightshift.data import splits
 
     frame = splits.rows_of(features, splits.Days(day, day))
     rng = np.random.default_rng(day.toordinal())

@@ -20,7 +20,7 @@ import yaml
 
 from benchmarks import figures, published
 from nightshift import config
-from nightshift.memory import peak_memory
+from nightshift.runtime.memory import peak_memory
 from nightshift.tabular import frames
 from nightshift.tasks.tabular.features import core
 

@@ -24,7 +24,7 @@ from typing import TypedDict
 from rich.console import Console
 from rich.table import Table
 
-from nightshift.figures import format_value
+from nightshift.stats.figures import format_value
 
 Cell = str | int | float | None
 Row = Mapping[str, Cell]

@@ -2,7 +2,7 @@
 
     python -m benchmarks.gpu [features] [models] [scores] [--device cuda]
 
-`nightshift tune --config resnet50 --device cuda` measures how fast a network trains.
+`nightshift perf tune --config resnet50 --device cuda` measures how fast a network trains.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from benchmarks.features import ROOT, transactions
 from benchmarks.timing import in_turn, wait_for_gpu
 from nightshift import config
 from nightshift.config.tabular import CandidateKind
-from nightshift.graph import PROVIDERS, Graph
+from nightshift.models.graph import PROVIDERS, Graph
 from nightshift.tabular import frames
 from nightshift.tasks.fitting import FitSpec
 from nightshift.tasks.tabular import estimators

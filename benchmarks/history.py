@@ -12,7 +12,7 @@ from benchmarks import figures
 from benchmarks.steps import run_steps
 from components.features import __main__ as features
 from components.ingestion import __main__ as ingestion
-from nightshift.context import StepContext
+from nightshift.runtime.context import StepContext
 from pipelines import configs
 from pipelines.environments import local
 

@@ -18,15 +18,15 @@ import pandas as pd
 from benchmarks import figures
 from components.drift import core
 from components.training import core as training
-from nightshift import splits
-from nightshift.classification import images as files
-from nightshift.classification.shards import ItemTable, Shards
 from nightshift.config import Config, parse
 from nightshift.config.images import ImageTaskConfig
 from nightshift.contracts import package, tables
 from nightshift.contracts.drift import SCORE
-from nightshift.graph import Graph
-from nightshift.splits import Days
+from nightshift.data import splits
+from nightshift.data.splits import Days
+from nightshift.items import images as files
+from nightshift.items.shards import ItemTable, Shards
+from nightshift.models.graph import Graph
 from nightshift.stats import shift
 from nightshift.tasks.classification import drift as classes
 from nightshift.tasks.classification import drift_reference

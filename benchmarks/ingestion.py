@@ -14,7 +14,8 @@ import pandas as pd
 from benchmarks import figures
 from components.ingestion import __main__ as step
 from components.ingestion import sources
-from nightshift import config, splits, storage
+from nightshift import config, storage
+from nightshift.data import splits
 
 DAYS, ROWS_A_DAY = 2_900, 100
 LAST = date(2024, 12, 31)

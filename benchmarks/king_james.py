@@ -26,10 +26,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from benchmarks import figures
 from benchmarks.verses import verses
 from nightshift.config.neural import Trainer
-from nightshift.neural import devices, packing, processes
-from nightshift.neural.packing import PackedDataset
-from nightshift.neural.recipes import llama
-from nightshift.neural.trainer import NetworkTraining
+from nightshift.models.neural import devices, packing, processes
+from nightshift.models.neural.packing import PackedDataset
+from nightshift.models.neural.trainer import NetworkTraining
+from nightshift_llm.recipes import llama
 
 HELD_OUT = slice(4, None, 10)  # slice of the books, in their order
 ORDER = 5

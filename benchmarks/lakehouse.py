@@ -20,7 +20,7 @@ from pyiceberg.catalog import load_catalog
 
 from benchmarks import figures
 from benchmarks.databases import DAYS, EVENTS, ROWS, ingest, measure
-from tests import kafka
+from nightshift_testkit import kafka
 
 MESSAGES = 1_000_000
 TOPIC = "events"

@@ -25,16 +25,16 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFReader, LlamaFileType
 
 from benchmarks import figures
-from nightshift.contracts.likelihoods import Likelihoods
-from nightshift.contracts.streams import StreamLoadTest
-from nightshift.language import gate, gguf
-from nightshift.language.llamacpp import ContextOptions
-from nightshift.language.quantization import FORMS, quantize, rewrite
-from nightshift.language.streams.workload import Endpoint, Lengths, Workload
-from tests.nightshift.language import models
-from tests.nightshift.language.stream_servers import Write, stream, streaming
-from tests.processes import started, wait_until
-from tests.servers import free_port
+from nightshift_llm import gate, gguf
+from nightshift_llm.contracts.likelihoods import Likelihoods
+from nightshift_llm.contracts.streams import StreamLoadTest
+from nightshift_llm.llamacpp import ContextOptions
+from nightshift_llm.quantization import FORMS, quantize, rewrite
+from nightshift_llm.streams.workload import Endpoint, Lengths, Workload
+from nightshift_testkit.engines.stream_servers import Write, stream, streaming
+from nightshift_testkit.processes import started, wait_until
+from nightshift_testkit.servers import free_port
+from packages.llm.tests import models
 
 DOCUMENTS, CHARACTERS, CONTEXT = 16, 500, 512
 BROKEN_LAYER = 15
@@ -143,7 +143,7 @@ def engine(folder: Path) -> Iterator[str]:
     port = free_port()
     flags = {"model": find_model(), "name": "smollm2", "port": port, "context": 512, "slots": 4, "threads": 1}
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "nightshift.language.engine", *words]
+    command = [sys.executable, "-m", "nightshift_llm.engine", *words]
     with (folder / "engine.txt").open("wb") as log, started(command, stdout=log, stderr=log):
         wait_until(lambda: is_healthy(f"http://127.0.0.1:{port}/health"), "the engine serves")
         yield f"http://127.0.0.1:{port}"
@@ -174,7 +174,7 @@ def measure_ours(url: str, folder: Path, _: str) -> Measured:
     report = folder / "ours.json"
     flags = {"url": url, "model": "smollm2", "rates": RATE, "seconds": SECONDS, "prompts": PROMPTS, "outputs": OUTPUTS}
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "nightshift.language.loadtest", *words, "--output", str(report)]
+    command = [sys.executable, "-m", "nightshift_llm.loadtest", *words, "--output", str(report)]
     subprocess.run(command, check=True)
     (point,) = StreamLoadTest.read(str(report)).points
     return {

@@ -18,13 +18,13 @@ from transformers import LlamaForCausalLM
 
 from benchmarks import figures
 from nightshift.contracts import package
-from nightshift.graph import Graph
-from nightshift.memory import peak_memory
-from nightshift.neural.recipes.llama import Llama, LlamaParameters
-from nightshift.tasks.language import candidates, onnx_export
-from nightshift.tasks.language.tokens import load_tokenizer
-from nightshift.weights import divide
-from tests import packages
+from nightshift.models.graph import Graph
+from nightshift.models.weights import divide
+from nightshift.runtime.memory import peak_memory
+from nightshift_llm.recipes.llama import Llama, LlamaParameters
+from nightshift_llm.task import candidates, onnx_export
+from nightshift_llm.task.tokens import load_tokenizer
+from nightshift_testkit import packages
 from tests.components.tales import task
 
 NAME, LENGTH, THREADS = "llama", 64, 2

@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import figures
-from nightshift.guessing import profiles, roles
-from nightshift.guessing.profiles import Reading
-from nightshift.guessing.roles import Choices
+from nightshift.data.guessing import profiles, roles
+from nightshift.data.guessing.profiles import Reading
+from nightshift.data.guessing.roles import Choices
 
 NOW = datetime(2026, 1, 1)
 LEAST_POSITIVES = 30

@@ -20,14 +20,14 @@ from torch import Tensor
 
 from benchmarks import figures, planned
 from benchmarks.timing import wait_for_gpu
-from nightshift import hardware
 from nightshift.config.neural import Recompute, Trainer
-from nightshift.neural import devices, processes
-from nightshift.neural.data import ResidentDataset
-from nightshift.neural.recipes import llama
-from nightshift.neural.recipes.llama import Llama
-from nightshift.neural.trainer import NetworkTraining
-from nightshift.planning.layout import Cluster
+from nightshift.models.neural import devices, processes
+from nightshift.models.neural.data import ResidentDataset
+from nightshift.models.neural.trainer import NetworkTraining
+from nightshift_llm.recipes import llama
+from nightshift_llm.recipes.llama import Llama
+from nightshift_perf import hardware
+from nightshift_perf.planning.layout import Cluster
 
 VOCABULARY, START = 128_256, 256
 STEPS, WARM = 200, 50
@@ -219,7 +219,7 @@ if __name__ == "__main__":
     parser.add_argument("text", type=Path)
     parser.add_argument("measurements", nargs="*", default=list(MEASUREMENTS), metavar="measurement")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
-    parser.add_argument("--gpu", default="h100-80gb", help="row of nightshift/hardware.yaml")
+    parser.add_argument("--gpu", default="h100-80gb", help="row of packages/perf/nightshift_perf/hardware.yaml")
     parser.add_argument("--depth", type=int, default=16)
     parser.add_argument("--width", type=int, default=2048)
     parser.add_argument("--vocabulary", type=int, default=VOCABULARY)

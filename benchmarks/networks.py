@@ -33,14 +33,15 @@ from benchmarks import figures
 from benchmarks.timing import in_turn
 from components.optimization import forms
 from components.optimization.forms import Form
-from nightshift.classification import images
-from nightshift.classification.shards import Shards
 from nightshift.config import parse
 from nightshift.config.images import ImageTaskConfig
 from nightshift.config.texts import TextTaskConfig
 from nightshift.contracts import package
 from nightshift.contracts.package import OUTPUT, DecisionRule, ModelPackage
-from nightshift.graph import Graph
+from nightshift.items import images
+from nightshift.items.shards import Shards
+from nightshift.models.graph import Graph
+from nightshift.models.tensors import by_name
 from nightshift.serving.items.loader import load_schema
 from nightshift.serving.triton.config import TritonSettings
 from nightshift.serving.triton.repository import PublishRequest, publish
@@ -49,11 +50,10 @@ from nightshift.tasks.classification.kinds import candidates
 from nightshift.tasks.images import candidates as training
 from nightshift.tasks.texts import candidates as texts
 from nightshift.tasks.texts import onnx_export as texts_export
-from nightshift.tensors import by_name
+from nightshift_testkit import packages, triton
+from nightshift_testkit.processes import wait_until
+from nightshift_testkit.servers import free_port
 from pipelines import configs
-from tests import packages, triton
-from tests.processes import wait_until
-from tests.servers import free_port
 
 ROUNDS, SAMPLE = 20, 16
 FILES, BATCH = 256, 32

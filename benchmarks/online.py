@@ -24,7 +24,7 @@ import pandas as pd
 from benchmarks import figures
 from nightshift import config
 from nightshift.config import Config
-from nightshift.splits import Days, buffer_days
+from nightshift.data.splits import Days, buffer_days
 from nightshift.tabular import frames
 from nightshift.tabular.online import snapshot
 from nightshift.tabular.online.base import Base
@@ -35,7 +35,7 @@ from nightshift.tabular.online.state import OnlineState
 from nightshift.tabular.online.store import Store
 from nightshift.tabular.windows import DAY
 from nightshift.tasks.tabular.features import core
-from tests import redis
+from nightshift_testkit import redis
 
 LAST = date(2024, 6, 30)
 CUSTOMERS, TERMINALS, ROWS_A_DAY = 5_000, 10_000, 9_700

@@ -17,9 +17,9 @@ from benchmarks import figures
 from nightshift.contracts import package
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Decision
-from nightshift.profiler.pairs import PAIRS, ROUNDS, BenchmarkProcess, ratios
 from nightshift.stats import performance
-from tests import packages
+from nightshift_perf.pairs import PAIRS, ROUNDS, BenchmarkProcess, ratios
+from nightshift_testkit import packages
 
 Pairs = dict[str, list[float]]
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from nightshift.config.neural import Compile, PipelineSchedule, Trainer
-from nightshift.neural.recipes.llama import Llama
-from nightshift.planning import search
-from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout
-from nightshift.planning.models import Transformer
-from nightshift.planning.search import LayoutPlan
+from nightshift_llm.recipes.llama import Llama
+from nightshift_perf.planning import search
+from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout
+from nightshift_perf.planning.models import Transformer
+from nightshift_perf.planning.search import LayoutPlan
 
 
 def plan_training(recipe: Llama, trainer: Trainer, cluster: Cluster) -> LayoutPlan:

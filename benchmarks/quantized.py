@@ -20,19 +20,19 @@ from benchmarks import figures
 from benchmarks.steps import run_steps
 from components.optimization import compare, subjects
 from components.training.core import fit_all
-from nightshift import splits
-from nightshift.classification.shards import ItemTable
 from nightshift.config import parse
-from nightshift.context import StepContext
 from nightshift.contracts import package, tables
 from nightshift.contracts.optimization import FILE, Attempt, Latency, Optimization
 from nightshift.contracts.package import DecisionRule
-from nightshift.dates import parse_date
-from nightshift.splits import Days
+from nightshift.data import splits
+from nightshift.data.dates import parse_date
+from nightshift.data.splits import Days
+from nightshift.items.shards import ItemTable
+from nightshift.runtime.context import StepContext
 from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.classification.training import ItemRows
+from nightshift_testkit import packages
 from pipelines import configs
-from tests import packages
 
 DATE = "2026-03-31"
 PROTOCOL = {"train_days": 14, "test_days": 7}

@@ -16,10 +16,9 @@ from functools import cached_property
 import numpy as np
 
 from benchmarks import figures
-from nightshift import release
 from nightshift.config.policy import EvaluationGate
 from nightshift.contracts.verdict import Verdict
-from nightshift.registry import Version
+from nightshift.registry import Version, release_record
 from nightshift.stats.bootstrap import RESAMPLES
 from nightshift.tasks import trials
 from nightshift.tasks.trials import Contender, Gate
@@ -79,7 +78,7 @@ class SimulatedNights:
     def judge(self, night: int, live: Version) -> Verdict:
         """Return a night's verdict."""
         since = _until(night) - timedelta(days=self.limits.reference_days)
-        best = release.choose_reference(self.trail, since) if self.limits.reference_days else None
+        best = release_record.choose_reference(self.trail, since) if self.limits.reference_days else None
         challenger, champion = self.measure(night), self.measure(live.version)
         reference = self.measure(best.version) if best else None
         gate = Gate(METRIC, self.limits.tolerance, undecidable=[], refused=[], passed="", measures=[])
@@ -107,7 +106,11 @@ def _until(night: int) -> date:
 
 
 def _register(night: int, held_to: str) -> Version:
-    tags = {release.TRAINED_UNTIL: str(_until(night)), release.REFERENCE: held_to, release.EVALUATION: "pass"}
+    tags = {
+        release_record.TRAINED_UNTIL: str(_until(night)),
+        release_record.REFERENCE: held_to,
+        release_record.EVALUATION: "pass",
+    }
     return Version("simulated", night, "", str(night), tags)
 
 

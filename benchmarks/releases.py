@@ -25,7 +25,7 @@ from components.release import core, verdicts
 from components.release.core import Moment
 from components.release.verdicts import RequestFigures
 from nightshift.config.policy import Rollout
-from nightshift.contracts.release import Action, Release, ReleasedVersion
+from nightshift.contracts.release_record import Action, Release, ReleasedVersion
 from nightshift.contracts.verdict import Verdict
 from nightshift.stats.sequential import LossSums, Tally
 

@@ -28,10 +28,10 @@ from nightshift.config import parse
 from nightshift.config.tabular import TabularSimulator
 from nightshift.contracts import tables
 from nightshift.contracts.state import ROOTS
-from nightshift.memory import peak_memory
-from nightshift.splits import plan
+from nightshift.data.splits import plan
+from nightshift.runtime.memory import peak_memory
 from nightshift.tasks.tabular import simulator
-from tests.servers import free_port
+from nightshift_testkit.servers import free_port
 
 ROLES = {column: role for role, column in simulator.ROLES.items()}
 CONFIG = {

@@ -20,7 +20,7 @@ from benchmarks.steps import run_steps
 from nightshift.config import Config, parse
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.tables import read_table
-from nightshift.splits import Days, plan, rows_of
+from nightshift.data.splits import Days, plan, rows_of
 from nightshift.stats import ranking as metrics
 from nightshift.tabular.inputs import matrix
 from nightshift.tasks.fitting import FitSpec

@@ -5,7 +5,7 @@
     python -m benchmarks.serving_plans runs/aiconfigurator/bin/python         # RECORD=1 replaces the tests' points too
     python -m benchmarks.serving_plans runs/aiconfigurator/bin/python --fit   # prints efficiency.yaml anew
 
-The constants of `nightshift/planning/serving/efficiency.yaml` are fitted to every second point of `REQUESTS`; the
+The constants of `packages/perf/nightshift_perf/planning/serving/efficiency.yaml` are fitted to every second point of `REQUESTS`; the
 others judge them. Agreement on the time to a first token says less than the rest: the form of the wait for other
 prompts, and the time that the engine adds per layer, are AIConfigurator's own.
 """
@@ -28,13 +28,13 @@ from rich.console import Console
 
 from benchmarks.figures import RECORD, Row, publish
 from nightshift.costs.prices import read_machines
-from nightshift.hardware import gpu
-from nightshift.planning.published import spread
-from nightshift.planning.serving.batching import OperatingPoint, RequestLength, operate
-from nightshift.planning.serving.efficiency import ServingEfficiency
-from nightshift.planning.serving.fleet import Objective
-from nightshift.planning.serving.replica import ServingReplica
-from nightshift.planning.serving.shapes import read_shape
+from nightshift_perf.hardware import gpu
+from nightshift_perf.planning.published import spread
+from nightshift_perf.planning.serving.batching import OperatingPoint, RequestLength, operate
+from nightshift_perf.planning.serving.efficiency import ServingEfficiency
+from nightshift_perf.planning.serving.fleet import Objective
+from nightshift_perf.planning.serving.replica import ServingReplica
+from nightshift_perf.planning.serving.shapes import read_shape
 
 ERRORS = "AIConfigurator 0.12.0: vLLM, Llama 3.1 8B and 70B, 1 to 8 A100, H100, H200 or B200, five lengths of requests."
 ORACLE = Path(__file__).with_name("aiconfigurator_points.py")

@@ -25,10 +25,10 @@ import yaml
 from benchmarks import figures
 from components.reporting.core import ARTIFACTS
 from nightshift import storage
-from nightshift.context import StepContext
 from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.section import PAGE, Page
-from nightshift.errors import UserError
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
 from tests.e2e.command import nightshift
 
 DELAY, NIGHTS = 7, 30

@@ -120,7 +120,7 @@ def compare(python: str, paths: list[str]) -> None:
 
     It looks at the time from a GPU's first work to its last, so this is done here too, without the marked steps.
     """
-    from nightshift.profiler.traces import arithmetic, breakdown, kernels, read, timeline
+    from nightshift_perf.traces import arithmetic, breakdown, kernels, read, timeline
 
     paths = [str(Path(path).resolve()) for path in paths]  # it finds no others
     done = subprocess.run([python, "-c", ORACLE, *paths], check=True, capture_output=True, text=True)

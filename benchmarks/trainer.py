@@ -28,27 +28,27 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks import figures
 from components.training import __main__ as training_step
-from nightshift import step
-from nightshift.classification.shards import Shards
 from nightshift.config.neural import Trainer
-from nightshift.context import StepContext
-from nightshift.neural import data, devices, processes, trainer
-from nightshift.neural.checkpoints import Checkpoints
-from nightshift.neural.data import Gather, GatherDataset, ResidentDataset, Take, TrainingDataset
-from nightshift.neural.preemption import PreemptionNotice
-from nightshift.neural.recipes import mlp
-from nightshift.neural.recipes import resnet as images
-from nightshift.neural.recipes.mlp import MLP, MLPParameters
-from nightshift.neural.recipes.resnet import ResNet
-from nightshift.neural.replica import Replica
-from nightshift.neural.trainer import NetworkTraining
-from tests.cluster.kinds import POD
+from nightshift.items.shards import Shards
+from nightshift.models.neural import data, devices, processes, trainer
+from nightshift.models.neural.checkpoints import Checkpoints
+from nightshift.models.neural.data import Gather, GatherDataset, ResidentDataset, Take, TrainingDataset
+from nightshift.models.neural.preemption import PreemptionNotice
+from nightshift.models.neural.replica import Replica
+from nightshift.models.neural.trainer import NetworkTraining
+from nightshift.models.recipes import mlp
+from nightshift.models.recipes import resnet as images
+from nightshift.models.recipes.mlp import MLP, MLPParameters
+from nightshift.models.recipes.resnet import ResNet
+from nightshift.runtime import step
+from nightshift.runtime.context import StepContext
+from nightshift_testkit.cluster.kinds import POD
+from nightshift_testkit.servers import free_port
 from tests.components.training import machines as site
 from tests.components.training import samples
 from tests.components.training.test_step import flags, scores
-from tests.nightshift.neural import census, elastic
-from tests.nightshift.neural.resumable import STEPS
-from tests.servers import free_port
+from tests.nightshift.models.neural import census, elastic
+from tests.nightshift.models.neural.resumable import STEPS
 
 CPU = torch.device("cpu")
 WIDTH = 15  # inputs of the fraud example
@@ -253,7 +253,7 @@ def ddp() -> list[figures.Row]:
         for _ in range(3):
             for count, times in timings.items():
                 argv = ["--standalone", "--nproc-per-node", str(count), "-m", "benchmarks.trainer"]
-                command = [sys.executable, "-m", "nightshift.neural", *argv, "worker", "--file", str(file)]
+                command = [sys.executable, "-m", "nightshift.models.neural", *argv, "worker", "--file", str(file)]
                 subprocess.run(command, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
                 times.append(json.loads(file.read_text()))
     speedups = [[one[i] / two[i] for one, two in zip(timings[1], timings[2], strict=True)] for i in (0, 1)]
@@ -266,7 +266,7 @@ def plans() -> None:
     """By how much the weights of each plan differ from one process's."""
     for count in (2, 4, 8):
         console.print(f"{count} processes", style="bold")
-        command = [sys.executable, "-m", "tests.nightshift.neural.plans", str(count)]
+        command = [sys.executable, "-m", "tests.nightshift.models.neural.plans", str(count)]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.storage import locks
 
 INFRA = Path(__file__).parent

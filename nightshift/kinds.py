@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-from nightshift.errors import UserError, nearest
+from nightshift.runtime.errors import UserError, nearest
 
 GROUP = "nightshift.tasks"  # entry points of other packages: the task's name -> a `TaskKind`
 
@@ -80,8 +80,8 @@ _KINDS = (
     ),
     TaskKind(
         "language-modeling",
-        ("nightshift.tasks.language", CLASSIFICATION),  # whose examples suit any texts
-        "nightshift.config.language:LanguageConfig",
+        ("nightshift_llm.task", CLASSIFICATION),  # whose examples suit any texts
+        "nightshift_llm.config:LanguageConfig",
         "nightshift.contracts.preprocessing:LanguagePreprocessing",
     ),
 )

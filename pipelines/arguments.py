@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from nightshift.contracts.state import State
-from nightshift.databases import is_database, parse_uri
-from nightshift.dates import parse_date
-from nightshift.errors import UserError, nearest
-from nightshift.splits import last_complete_day
+from nightshift.data.databases import is_database, parse_uri
+from nightshift.data.dates import parse_date
+from nightshift.data.splits import last_complete_day
+from nightshift.runtime.errors import UserError, nearest
 from pipelines import ir
 from pipelines.images import find_pushed_images
 

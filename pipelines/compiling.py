@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from nightshift.errors import UserError
-from nightshift.telemetry import PIPELINE
+from nightshift.runtime.errors import UserError
+from nightshift.runtime.telemetry import PIPELINE
 from pipelines import graphs
 from pipelines.environments import Site
 

@@ -16,9 +16,9 @@ from typing import Any, Self
 from nightshift.cluster import STEP, TRAINING, queue_labels
 from nightshift.contracts.state import ROOTS, DeploymentTarget, State
 from nightshift.costs.prices import MACHINE
-from nightshift.errors import UserError, nearest
-from nightshift.image import image
-from nightshift.telemetry import GATEWAY
+from nightshift.runtime.errors import UserError, nearest
+from nightshift.runtime.image import image
+from nightshift.runtime.telemetry import GATEWAY
 from pipelines.images import EXAMPLE_REGISTRY, find_pushed_images
 from pipelines.ir import Retry
 

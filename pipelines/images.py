@@ -3,8 +3,8 @@
 import os
 import re
 
-from nightshift.errors import UserError, nearest
-from nightshift.image import ImageName, image
+from nightshift.runtime.errors import UserError, nearest
+from nightshift.runtime.image import ImageName, image
 
 EXAMPLE_REGISTRY = "registry.example.com/nightshift"
 PUSHED_IMAGES = "NIGHTSHIFT_IMAGES"  # environment variable: references of images, apart by spaces

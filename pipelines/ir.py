@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 _PLACEHOLDER = re.compile(
     r"\{\{\$(?:\.inputs\.parameters\['(?P<parameter>[^']+)'\]"

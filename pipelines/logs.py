@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nightshift.printable import printable
+from nightshift.runtime.printable import printable
 
 
 def last_lines(log: Path, count: int) -> str:

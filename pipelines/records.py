@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nightshift import storage
-from nightshift.errors import UserError, nearest
+from nightshift.runtime.errors import UserError, nearest
 
 FILE = "run.json"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import PositiveInt
 
-from nightshift import registry, release
+from nightshift import registry
 from nightshift.contracts.listings import (
     DriftCheck,
     DriftHistory,
@@ -24,8 +24,9 @@ from nightshift.contracts.listings import (
 from nightshift.contracts.section import PAGE, Page, read_page
 from nightshift.contracts.state import State
 from nightshift.contracts.verdict import FILE, Verdict
-from nightshift.errors import UserError, nearest
-from nightshift.release import ReleaseRef
+from nightshift.registry import release_record
+from nightshift.registry.release_record import ReleaseRef
+from nightshift.runtime.errors import UserError, nearest
 from pipelines import records
 
 DRIFT = Path("drift", "drift", FILE)  # in a run's folder: the step, its artifact, the gate's verdict
@@ -145,7 +146,7 @@ def _describe_drift(folder: Path, record: records.Record) -> DriftCheck:
 
 
 def _list_versions(state: State, name: str) -> Iterator[ListedVersion]:
-    versions, record = registry.versions(state.registry, name), release.read(ReleaseRef.from_state(state, name))
+    versions, record = registry.versions(state.registry, name), release_record.read(ReleaseRef.from_state(state, name))
     metric = next((version.tags["promise"] for version in reversed(versions) if "promise" in version.tags), None)
     for version in versions:
         tags = version.tags

@@ -14,8 +14,8 @@ from hypothesis import settings
 from nightshift import registry
 from nightshift.contracts import package
 from nightshift.contracts.preprocessing import Inputs
-from tests import packages, tracking
-from tests.kubeflow import Kubeflow, serve
+from nightshift_testkit import packages, tracking
+from nightshift_testkit.kubeflow import Kubeflow, serve
 
 # processes that tests start import `tests`, which is not installed
 os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from nightshift_testkit.processes import SECONDS, engine
 from pipelines.cli.__main__ import COMMANDS, parse_command_line
-from tests.processes import SECONDS, engine
 from tests.test_docs import MAKEFILE, PAGES, ROOT, TARGETS
 
 Argv = list[str]
@@ -37,14 +37,14 @@ ELSEWHERE = {
     "sed": "is not ours",
     "systemctl": "needs systemd; tests/pipelines/cli/test_models.py starts what the unit starts",
     "terraform": "needs an account; tests/infra/test_terraform.py plans with stand-in providers",
-    "tritonserver": "tests/triton.py starts it where it is installed",
+    "tritonserver": "packages/testkit/nightshift_testkit/triton.py starts it where it is installed",
     "uvicorn": "serves a file of the reader's",
 }
 # commands of nightshift -> the test that runs them
 RUN_BY = {
     "backfill": "tests/e2e/test_monitoring.py",
     "cloud": "tests/infra/test_cloud.py",
-    "collectives": "tests/pipelines/cli/test_tune.py",
+    "collectives": "packages/perf/tests/cli/test_tune.py",
     "compile": "tests/test_documented_commands.py",
     "config": "tests/pipelines/cli/test_cli.py",
     "costs": "tests/pipelines/cli/test_costs.py",
@@ -52,14 +52,14 @@ RUN_BY = {
     "doctor": "tests/pipelines/cli/test_doctor.py",
     "exporter": "tests/pipelines/engines/kubeflow/test_exporter.py",
     "gc": "tests/e2e/test_daily_run.py",
-    "language": "tests/pipelines/cli/test_language.py",
+    "language": "packages/llm/tests/cli/test_llm.py",
     "loadtest": "tests/pipelines/cli/test_cli.py",
     "mcp": "tests/pipelines/cli/test_mcp.py",
     "models": "tests/pipelines/cli/test_models.py",
     "optimize": "tests/e2e/test_daily_run.py",
-    "perf": "tests/nightshift/profiler/test_pairs.py",
-    "plan": "tests/pipelines/cli/test_plan.py",
-    "profile": "tests/pipelines/cli/test_profile.py",
+    "perf": "packages/perf/tests/test_pairs.py",
+    "plan": "packages/perf/tests/cli/test_plan.py",
+    "profile": "packages/perf/tests/cli/test_profile.py",
     "promote": "tests/pipelines/cli/test_models.py",
     "release": "tests/pipelines/cli/test_cli.py",
     "repair": "tests/nightshift/tabular/online/test_repair.py",
@@ -67,15 +67,15 @@ RUN_BY = {
     "rollback": "tests/pipelines/cli/test_models.py",
     "serve": "tests/pipelines/cli/test_models.py",
     "run": "tests/e2e/test_daily_run.py",
-    "scale": "tests/pipelines/cli/test_scale.py",
+    "scale": "packages/perf/tests/cli/test_scale.py",
     "schedule": "tests/e2e/test_kubeflow.py",
     "show": "tests/pipelines/cli/test_cli.py",
     "stop": "tests/e2e/test_daily_run.py",
     "submit": "tests/e2e/test_kubeflow.py",
-    "tune": "tests/pipelines/cli/test_tune.py",
+    "tune": "packages/perf/tests/cli/test_tune.py",
 }
 # the pages' very lines of these are run below: they need no run, no network and no GPU
-RUN_HERE = ("nightshift plan", "nightshift costs --samples", "nightshift gc")
+RUN_HERE = ("nightshift perf plan", "nightshift costs --samples", "nightshift gc")
 
 
 def split_commands(script: str) -> Iterator[Argv]:
@@ -171,7 +171,9 @@ def test_a_command_has_the_flags_that_the_pages_name(argv: Argv) -> None:
 
 @pytest.mark.parametrize("argv", of_program(NAMED, "python"))
 def test_a_module_exists_and_has_the_flags_that_the_pages_name(argv: Argv) -> None:
-    if argv[1] == "-m" and "<" not in argv[2] and argv[2] != "nightshift.neural":  # the latter has torchrun's flags
+    if (
+        argv[1] == "-m" and "<" not in argv[2] and argv[2] != "nightshift.models.neural"
+    ):  # the latter has torchrun's flags
         sources = read_sources(argv[2])
 
         # some are made from a table of names, some are keywords of `takes`

@@ -8,11 +8,12 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score
 
-from nightshift.graph import Graph
-from nightshift.neural import devices, recipes, simulated
-from nightshift.neural.data import ResidentDataset
-from nightshift.neural.replica import Replica
-from nightshift.neural.trainer import NetworkTraining
+from nightshift.models import recipes
+from nightshift.models.graph import Graph
+from nightshift.models.neural import devices, simulated
+from nightshift.models.neural.data import ResidentDataset
+from nightshift.models.neural.replica import Replica
+from nightshift.models.neural.trainer import NetworkTraining
 from nightshift.tasks.fitting import FitSpec
 from nightshift.tasks.tabular import estimators
 from tests.components.training import samples

@@ -19,9 +19,9 @@ from benchmarks import figures
 from benchmarks.gateway import load
 from benchmarks.gateway.load import ConversationLoad, LoadResult
 from benchmarks.gateway.routers import BIN, ROUTERS, answers, launch
-from nightshift.progress import cpu_seconds
-from tests.processes import read_memory, started, wait_until
-from tests.servers import free_port
+from nightshift.runtime.progress import cpu_seconds
+from nightshift_testkit.processes import read_memory, started, wait_until
+from nightshift_testkit.servers import free_port
 
 Urls = list[str]
 REAL = ConversationLoad(systems=6, system_words=120, conversations=16, turns=3, turn_words=20, tokens=8, clients=4)
@@ -104,7 +104,7 @@ def describe(result: LoadResult) -> dict[str, float]:
 def run_simulated(replicas: int = 32) -> Iterator[Urls]:
     """Run simulated replicas in one process."""
     ports = free_ports(replicas)
-    with started([sys.executable, "-m", "tests.nightshift.gateway.simulated", *SPEED, "--port", *map(str, ports)]):
+    with started([sys.executable, "-m", "nightshift_testkit.engines.simulated", *SPEED, "--port", *map(str, ports)]):
         yield wait_for(ports)
 
 

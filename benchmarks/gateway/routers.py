@@ -9,8 +9,8 @@ from pathlib import Path
 
 import httpx
 
-from tests.processes import started, wait_until
-from tests.servers import free_port
+from nightshift_testkit.processes import started, wait_until
+from nightshift_testkit.servers import free_port
 
 BIN = Path("build/gateway/bin")
 FILTERS = "type.googleapis.com/envoy.extensions.filters"
@@ -21,7 +21,7 @@ Command = Callable[[int, Sequence[str], Path], list[str]]
 
 def _launch_ours(port: int, urls: Sequence[str], _: Path) -> list[str]:
     replicas = [word for url in urls for word in ("--replica", url)]
-    return [sys.executable, "-m", "nightshift.gateway", "--port", str(port), *replicas]
+    return [sys.executable, "-m", "nightshift_llm.gateway", "--port", str(port), *replicas]
 
 
 def _launch_vllm(port: int, urls: Sequence[str], _: Path) -> list[str]:
@@ -44,7 +44,7 @@ def _launch_envoy(port: int, urls: Sequence[str], folder: Path) -> list[str]:
 
 
 ROUTERS: dict[str, tuple[str, Command]] = {  # name -> executable that has to be there, command
-    "nightshift.gateway": (sys.executable, _launch_ours),
+    "nightshift_llm.gateway": (sys.executable, _launch_ours),
     "vllm-router, cache_aware": (str(BIN / "vllm-router"), _launch_vllm),
     "vllm-router, cache_aware, threshold 3": (str(BIN / "vllm-router"), _launch_balanced_vllm),
     "sglang-router, cache_aware": (str(BIN / "sglang-router"), _launch_sglang),

@@ -25,10 +25,10 @@ from benchmarks.online import CUSTOMERS, TERMINALS
 from benchmarks.serving import model
 from benchmarks.serving.servers import SERVERS, LaunchContext, ServerSpec, build_environment
 from nightshift.contracts import package
-from nightshift.progress import cpu_seconds, family
+from nightshift.runtime.progress import cpu_seconds, family
 from nightshift.tabular.inputs import FrameScorer
-from tests.processes import wait_until
-from tests.servers import free_port
+from nightshift_testkit.processes import wait_until
+from nightshift_testkit.servers import free_port
 
 ENVIRONMENTS = Path("build/serving")
 CONNECTIONS = (1, 8, 32)

@@ -21,8 +21,8 @@ from benchmarks import figures
 from benchmarks.serving import model
 from nightshift.http.messages import OK
 from nightshift.http.transport import OTHER_FILES, allow_connections
-from tests.processes import read_memory, started, wait_until
-from tests.servers import free_port
+from nightshift_testkit.processes import read_memory, started, wait_until
+from nightshift_testkit.servers import free_port
 
 BEYOND = 10  # clients above the server's limit
 REQUESTS = 1000  # requests of the client at full speed

@@ -19,7 +19,7 @@ from nightshift.serving import files
 from nightshift.tabular import windows
 from nightshift.tabular.online import snapshot
 from nightshift.tasks.tabular.features import core
-from tests import packages
+from nightshift_testkit import packages
 
 INPUTS = core.numeric_inputs(CHOSEN)
 WIDTH, HIDDEN = len(INPUTS), 256

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from benchmarks.serving import model
 from nightshift.serving.triton.repository import PublishRequest, publish
-from tests import triton
-from tests.servers import free_port
+from nightshift_testkit import triton
+from nightshift_testkit.servers import free_port
 
 APPS = Path(__file__).parent / "apps"
 

@@ -5,20 +5,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from components.deployment import section
-from nightshift import registry, release, storage, tasks
-from nightshift.context import StepContext
+from nightshift import registry, storage, tasks
 from nightshift.contracts import package
 from nightshift.contracts.deployment import Deployment, DeploymentOutcome
-from nightshift.contracts.release import Action, Entry, Release
+from nightshift.contracts.release_record import Action, Entry, Release
 from nightshift.contracts.section import write_section
 from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.contracts.verdict import FILE, Verdict
 from nightshift.costs.spending import Account
-from nightshift.lineage import code_version
 from nightshift.local import endpoint, examples
-from nightshift.progress import Patience
-from nightshift.registry import Version
-from nightshift.step import StepParser, log, run
+from nightshift.registry import Version, release_record
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.lineage import code_version
+from nightshift.runtime.progress import Patience
+from nightshift.runtime.step import StepParser, log, run
 
 if TYPE_CHECKING:
     from components.deployment.core import DeploymentDecision, VersionInfo
@@ -81,7 +81,7 @@ def deploy(context: StepContext, patience: Patience) -> dict[str, float | str]:
     with registry.lock(context.state.registry):
         version = _register(context, verdicts)
         log.info("%s: version %d is registered", version.name, version.version)
-        release.change(release.ReleaseRef.from_state(context.state, version.name), decide)
+        release_record.change(release_record.ReleaseRef.from_state(context.state, version.name), decide)
     caveats = [verdict.caveat for verdict in verdicts if verdict.caveat]
     record = _record(context.state, version, settled[-1], caveats)
     write_section(args.deployment, section.build(record))
@@ -98,7 +98,7 @@ def _settle(
     state, run_id = context.state, context.args.run
     before = _before(context, version, record, verdicts)
     out = record is not None and version.version in record.rolled_back
-    challenger = core.VersionInfo(version.version, version.sha256, version.tags[release.TRAINED_UNTIL], out)
+    challenger = core.VersionInfo(version.version, version.sha256, version.tags[release_record.TRAINED_UNTIL], out)
     decision = core.decide(challenger, before, verdicts)
     if state.target is DeploymentTarget.RECORD_ONLY:
         decision = core.withhold_promotion(decision, before is not None)
@@ -112,9 +112,9 @@ def _settle(
     # before the record changes, so that a version that does not answer never becomes the champion
     served = _serve(context, live or version, patience, is_live=live is not None)
     changes = promoted and number != version.version
-    entry = release.entry(Action.PROMOTED, version, run_id, decision.reasons) if changes else None
+    entry = release_record.entry(Action.PROMOTED, version, run_id, decision.reasons) if changes else None
     if gradual and record and record.challenger is None:
-        entry = release.challenge(record, version, run_id, decision.reasons)
+        entry = release_record.challenge(record, version, run_id, decision.reasons)
     return DeploymentResult(decision, live, before.version if before else None, served, entry)
 
 
@@ -158,10 +158,14 @@ def _before(
     compared = any(verdict.compared_with and verdict.compared_with.sha256 == version.sha256 for verdict in verdicts)
     if record.live.sha256 != version.sha256 or record.run != context.args.run or compared:
         return VersionInfo(record.live.version, record.live.sha256, str(record.live.trained_until or ""))
-    ref = release.ReleaseRef.from_state(context.state, version.name)
-    number = release.predecessor(ref, record)
+    ref = release_record.ReleaseRef.from_state(context.state, version.name)
+    number = release_record.predecessor(ref, record)
     champion = registry.find(ref.registry, ref.name, number) if number else None
-    return VersionInfo(champion.version, champion.sha256, champion.tags[release.TRAINED_UNTIL]) if champion else None
+    return (
+        VersionInfo(champion.version, champion.sha256, champion.tags[release_record.TRAINED_UNTIL])
+        if champion
+        else None
+    )
 
 
 def _serve(context: StepContext, version: Version, patience: Patience, is_live: bool) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nightshift import markdown
 from nightshift.contracts.deployment import DeploymentOutcome
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.verdict import Verdict
-from nightshift.errors import UserError
-from nightshift.release import REFERENCE, TRAINED_UNTIL
+from nightshift.registry.release_record import REFERENCE, TRAINED_UNTIL
+from nightshift.runtime.errors import UserError
+from nightshift.tasks import markdown
 
 
 @dataclass(frozen=True)

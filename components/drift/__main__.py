@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from components.drift import section
-from nightshift import step, storage, tasks
-from nightshift.context import StepContext
+from nightshift import storage, tasks
 from nightshift.contracts import drift, package, tables, verdict
 from nightshift.contracts.artifact import Window
 from nightshift.contracts.section import write_section
-from nightshift.errors import UserError
-from nightshift.splits import Days
+from nightshift.data.splits import Days
+from nightshift.runtime import step
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.protocol import Comparison, DriftInputs
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from nightshift.container import container
+from nightshift.runtime.container import container
 
 
 @dsl.container_component

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from nightshift.config.policy import DriftLimits
-from nightshift.printable import printable
+from nightshift.runtime.printable import printable
 
 ROWS = 5000  # rows of each side: enough for its histograms, and the page stays small
 DATA = re.compile(r"^ *var \w+ = \{.*\};$", re.MULTILINE)  # a line of the page's script: Evidently does not escape it

@@ -5,14 +5,15 @@ from datetime import timedelta
 from typing import Any
 
 from components.evaluation import section
-from nightshift import release, step, storage, tasks
-from nightshift.context import StepContext
+from nightshift import storage, tasks
 from nightshift.contracts import evaluation, package, verdict
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import write_section
-from nightshift.errors import UnavailableError
-from nightshift.registry import Version
-from nightshift.release import ReleaseRef
+from nightshift.registry import Version, release_record
+from nightshift.registry.release_record import ReleaseRef
+from nightshift.runtime import step
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UnavailableError
 from nightshift.tasks.protocol import EvaluationReport, RowsUnderTest
 
 
@@ -30,7 +31,7 @@ def parser() -> step.StepParser:
 
 def body(context: StepContext) -> dict[str, Any]:
     """Evaluate against the registry's champion."""
-    return evaluate(context, release.champion)
+    return evaluate(context, release_record.champion)
 
 
 def evaluate(context: StepContext, find_champion: Callable[[ReleaseRef], Version | None]) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def _champion(version: Version | None, rows: RowsUnderTest[Any], ours: ModelPack
 def _reference(context: StepContext, ref: ReleaseRef, rows: RowsUnderTest[Any]) -> Any | None:
     """Return the best of earlier versions measured on the rows; None where the champion is that, or nothing can be."""
     model, days = context.model, context.config.evaluation.reference_days
-    version = release.find_reference(ref, model.lineage.train.last - timedelta(days=days)) if days else None
+    version = release_record.find_reference(ref, model.lineage.train.last - timedelta(days=days)) if days else None
     if version is None:
         return None
     measured = _measure(f"Version {version.version}, the best one so far,", version, rows, model)

@@ -2,10 +2,10 @@
 
 from components.features import section
 from nightshift import storage, tasks
-from nightshift.context import StepContext
 from nightshift.contracts import tables
 from nightshift.contracts.section import write_section
-from nightshift.step import StepParser, log, run
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.step import StepParser, log, run
 from nightshift.tasks.protocol import FeatureSetup
 
 PASSED_ON = ("unlabeled", "signals")  # details of the events that later steps read

@@ -12,12 +12,12 @@ from components.ingestion.sources.protocol import EventSource, RawRows
 from nightshift import storage, tasks
 from nightshift.config import Config
 from nightshift.config.columns import Holds
-from nightshift.context import StepContext
 from nightshift.contracts.section import write_section
 from nightshift.contracts.tables import Partition, Table, find_partition, partition_uri, write_partition, write_table
-from nightshift.errors import UserError
-from nightshift.splits import Plan
-from nightshift.step import StepParser, log, run
+from nightshift.data.splits import Plan
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
+from nightshift.runtime.step import StepParser, log, run
 
 if TYPE_CHECKING:
     from components.ingestion import core

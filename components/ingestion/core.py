@@ -22,7 +22,7 @@ from components.ingestion.tally import CORRECTED
 from nightshift import tasks
 from nightshift.config import Config
 from nightshift.config.columns import Columns, Holds
-from nightshift.printable import printable
+from nightshift.runtime.printable import printable
 from nightshift.tasks import columns as read
 from nightshift.tasks import spelling
 from nightshift.tasks.protocol import IngestionTask, LabelsTask

@@ -15,12 +15,13 @@ from components.ingestion.records import MALFORMED, UNNAMED
 from components.ingestion.section import late_labels
 from components.ingestion.sources.coverage import require_days
 from components.ingestion.tally import Totals
-from nightshift import databases, storage
+from nightshift import storage
 from nightshift.config import Config
 from nightshift.config.source import FileFormat
-from nightshift.errors import UserError
-from nightshift.guessing import dialect
-from nightshift.splits import Days, plan
+from nightshift.data import databases
+from nightshift.data.guessing import dialect
+from nightshift.data.splits import Days, plan
+from nightshift.runtime.errors import UserError
 
 # how a file's name spells a day -> what that looks like
 DATES = {

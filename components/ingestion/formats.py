@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from components.ingestion import records
 from components.ingestion.records import UNNAMED
-from nightshift import storage, values
-from nightshift.arrow import to_frame
+from nightshift import storage
 from nightshift.config.columns import Columns
 from nightshift.config.source import FileFormat, Source
-from nightshift.errors import UserError
-from nightshift.guessing import dialect
+from nightshift.data import values
+from nightshift.data.arrow import to_frame
+from nightshift.data.guessing import dialect
+from nightshift.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd

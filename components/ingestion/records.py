@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nightshift import values
 from nightshift.config.source import FileFormat
-from nightshift.errors import UserError
-from nightshift.guessing.dialect import list_records
+from nightshift.data import values
+from nightshift.data.guessing.dialect import list_records
+from nightshift.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,11 +4,11 @@ import json
 from datetime import UTC, date, datetime
 
 from components.launching import core, section
-from nightshift import step
-from nightshift.context import StepContext
 from nightshift.contracts.request import Launch, RetrainingRequest
 from nightshift.contracts.section import write_section
-from nightshift.splits import last_complete_day
+from nightshift.data.splits import last_complete_day
+from nightshift.runtime import step
+from nightshift.runtime.context import StepContext
 
 
 def parser() -> step.StepParser:

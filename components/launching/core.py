@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 
 def run_name(pipeline: str, use_case: str, day: date) -> str:

@@ -8,17 +8,18 @@ from components.loadtest import core, section
 from components.loadtest.client import Client, encode
 from components.loadtest.core import Load, LoadSample
 from components.loadtest.server import ServerProcess, serve
-from nightshift import registry, release, step, storage, strict_json, tasks
+from nightshift import registry, storage, tasks
 from nightshift.config import Config
-from nightshift.context import StepContext
 from nightshift.contracts import loadtest as contract
 from nightshift.contracts import package, verdict
 from nightshift.contracts.loadtest import UTILIZATION, LatencyShare, LoadTest, LoadTrial, Point, ServerSettings
 from nightshift.contracts.section import write_section
 from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.costs.prices import read_machines
-from nightshift.registry import Version
-from nightshift.release import ReleaseRef
+from nightshift.registry import Version, release_record
+from nightshift.registry.release_record import ReleaseRef
+from nightshift.runtime import step, strict_json
+from nightshift.runtime.context import StepContext
 from nightshift.serving import files
 from nightshift.stats.latency import poisson_schedule
 from nightshift.tasks.protocol import Payload
@@ -40,7 +41,7 @@ def body(context: StepContext) -> dict[str, float | str]:
     """Measure, judge, and keep the best settings for the deployment."""
     args, config, state = context.args, context.config, context.state
     load = _load(args.load, config)
-    version = release.require_champion(ReleaseRef.from_state(state, config.name))
+    version = release_record.require_champion(ReleaseRef.from_state(state, config.name))
     payloads = _payloads(version, state.lake)
     requests = [encode(payload.body, payload.media_type) for payload in payloads]
     trials = [_trial(version, settings, load, requests) for settings in core.sweep(os.cpu_count() or 1)]

@@ -14,7 +14,7 @@ from nightshift.config.section import ConfigSection
 from nightshift.contracts.loadtest import UTILIZATION, LoadTest, LoadTrial, Point, PredictionCost, ServerSettings
 from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.costs.prices import Machine
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.stats import latency
 
 Positive = Annotated[float, annotated_types.Interval(gt=0, le=1e9)]

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
-from nightshift import progress
 from nightshift.contracts.loadtest import ServerSettings
-from nightshift.errors import UnavailableError
 from nightshift.http.addresses import HOST
 from nightshift.http.client import ExchangeError, ServerAddress, call, encode_request
 from nightshift.http.messages import HttpResponse
-from nightshift.interpreter import isolate
-from nightshift.progress import Patience, Progress
+from nightshift.runtime import progress
+from nightshift.runtime.errors import UnavailableError
+from nightshift.runtime.interpreter import isolate
+from nightshift.runtime.progress import Patience, Progress
 
 PATIENCE = Patience()
 LISTENS = re.compile(r"port (\d+) serves ")

@@ -5,13 +5,14 @@ from datetime import date
 
 from components.monitoring import core, section
 from components.monitoring.core import AuditEntry
-from nightshift import step, storage
-from nightshift.context import StepContext
+from nightshift import storage
 from nightshift.contracts import drift
 from nightshift.contracts.request import RetrainingRequest
 from nightshift.contracts.section import write_section
 from nightshift.contracts.state import DeploymentTarget
-from nightshift.errors import UserError
+from nightshift.runtime import step
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
 
 
 def parser() -> step.StepParser:

@@ -5,14 +5,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from components.optimization import section
-from nightshift import step, storage, tasks
-from nightshift.context import StepContext
+from nightshift import storage, tasks
 from nightshift.contracts import optimization as contract
 from nightshift.contracts import package, verdict
 from nightshift.contracts.optimization import ORIGINAL, EngineVariant, Optimization
 from nightshift.contracts.package import File, Format, ModelPackage
 from nightshift.contracts.section import write_section
-from nightshift.tensors import row_count
+from nightshift.models.tensors import row_count
+from nightshift.runtime import step
+from nightshift.runtime.context import StepContext
 
 if TYPE_CHECKING:
     from components.optimization.forms import Form

@@ -1,9 +1,10 @@
 """`python -m components.optimization.compare`: finds the fastest variant of a graph, for `nightshift optimize`."""
 
-from nightshift import step, storage
-from nightshift.context import StepContext
+from nightshift import storage
 from nightshift.contracts import optimization as contract
-from nightshift.tensors import row_count
+from nightshift.models.tensors import row_count
+from nightshift.runtime import step
+from nightshift.runtime.context import StepContext
 
 
 def parser() -> step.StepParser:

@@ -13,11 +13,11 @@ from nightshift.contracts.optimization import ORIGINAL, Attempt, EngineVariant, 
 from nightshift.contracts.package import REFERENCE, File, Format, ModelPackage, Optimized
 from nightshift.contracts.section import Estimate
 from nightshift.contracts.verdict import Decision, Measure, Verdict
-from nightshift.graph import CPU
+from nightshift.models.graph import CPU
+from nightshift.models.tensors import Tensors, row_count, split_rows, take_rows
+from nightshift.models.weights import total_size
 from nightshift.stats.bootstrap import BootstrapInterval
 from nightshift.tasks.protocol import OptimizationRows
-from nightshift.tensors import Tensors, row_count, split_rows, take_rows
-from nightshift.weights import total_size
 
 Floats = npt.NDArray[np.floating[Any]]
 Scores = npt.NDArray[np.float32]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nightshift.graph import CPU, Graph, runtime
-from nightshift.tensors import Tensors, split_rows
-from nightshift.weights import LargeGraph
+from nightshift.models.graph import CPU, Graph, runtime
+from nightshift.models.tensors import Tensors, split_rows
+from nightshift.models.weights import LargeGraph
 
 # 7-bit weights: CPUs without VNNI add pairs of 8-bit products in 16 bits, which overflows
 SAFE = {"reduce_range": True}

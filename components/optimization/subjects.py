@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from components.optimization.core import TOLERANCE_SHARE
 from components.optimization.forms import Form
 from nightshift import tasks
-from nightshift.context import StepContext
 from nightshift.contracts import package
 from nightshift.contracts.optimization import ORIGINAL
-from nightshift.graph import Graph
+from nightshift.models.graph import Graph
+from nightshift.models.tensors import Tensors
+from nightshift.runtime.context import StepContext
 from nightshift.tasks.protocol import OptimizationRows
-from nightshift.tensors import Tensors
 
 
 @dataclass(frozen=True)

@@ -2,5 +2,5 @@
 
 Reads the features manifest, its partitions and the model's manifest, and repeats the model's fit. Writes
 `trace.json.gz` (a Chrome trace, for chrome://tracing or Perfetto) and then `profile.json`, by which the folder is
-complete. Traces of other trainings are diagnosed by `nightshift profile`.
+complete. Traces of other trainings are diagnosed by `nightshift perf profile`.
 """

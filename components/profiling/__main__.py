@@ -3,12 +3,13 @@
 import os
 
 from components.profiling import section
-from nightshift import step, storage, tasks
-from nightshift.context import StepContext
+from nightshift import storage, tasks
 from nightshift.contracts import profile
 from nightshift.contracts.section import write_section
+from nightshift.models.tensors import row_count
+from nightshift.runtime import step
+from nightshift.runtime.context import StepContext
 from nightshift.tasks.protocol import TrainingSetup
-from nightshift.tensors import row_count
 
 
 def parser() -> step.StepParser:
@@ -33,7 +34,7 @@ def body(context: StepContext) -> dict[str, float]:
     # its log holds nothing for the reader of a step's log; read when PyTorch is imported
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     from components.profiling import core
-    from nightshift.neural import devices
+    from nightshift.models.neural import devices
 
     devices.torch_device(device)
     watch, model = core.PhaseTimer(device == "cuda"), context.model

@@ -10,13 +10,13 @@ import torch
 
 from components.profiling import instruments, sampling
 from nightshift.contracts.profile import TRACE, Finding, Operation, Phase, PhaseName, Profile, ScoringSpeed
-from nightshift.graph import Graph
-from nightshift.memory import peak_memory
-from nightshift.profiler.traces import analysis, kineto, names
-from nightshift.profiler.traces.analysis import Known
+from nightshift.models.graph import Graph
+from nightshift.models.tensors import Tensors, row_count, split_rows, take_rows
+from nightshift.models.weights import identify
+from nightshift.runtime.memory import peak_memory
 from nightshift.tasks.protocol import ProfiledFit
-from nightshift.tensors import Tensors, row_count, split_rows, take_rows
-from nightshift.weights import identify
+from nightshift_perf.traces import analysis, kineto, names
+from nightshift_perf.traces.analysis import Known
 
 SINGLE_CALLS = 500
 MUCH_WAITING = 0.2

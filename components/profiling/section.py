@@ -2,8 +2,8 @@
 
 from nightshift.contracts.profile import Operation, Phase, Profile
 from nightshift.contracts.section import Fact, Facts, Row, Section, TableBlock, TableColumn, Text
-from nightshift.profiler.traces import names
-from nightshift.profiler.traces import section as shown
+from nightshift_perf.traces import names
+from nightshift_perf.traces import section as shown
 
 WEIGHT = 70
 

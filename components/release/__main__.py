@@ -8,20 +8,21 @@ from components.release import core, section, verdicts
 from components.release.core import Moment
 from components.release.targets import BadVersionError, ReleaseTarget, VersionShare, factory, rollout
 from components.release.verdicts import RequestFigures
-from nightshift import registry, release, step, storage, tasks
+from nightshift import registry, storage, tasks
 from nightshift.config.policy import Rollout
-from nightshift.context import StepContext
 from nightshift.contracts.deployment import DeploymentOutcome
-from nightshift.contracts.release import Action, Entry, Release, ReleasedVersion, Stage
+from nightshift.contracts.release_record import Action, Entry, Release, ReleasedVersion, Stage
 from nightshift.contracts.section import write_section
 from nightshift.contracts.state import DeploymentTarget as Kind
 from nightshift.contracts.state import State
 from nightshift.contracts.tables import Table
 from nightshift.contracts.verdict import Verdict
-from nightshift.errors import UserError
-from nightshift.registry import Version
-from nightshift.release import ReleaseRef
-from nightshift.splits import Days
+from nightshift.data.splits import Days
+from nightshift.registry import Version, release_record
+from nightshift.registry.release_record import ReleaseRef
+from nightshift.runtime import step
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
 from nightshift.stats.sequential import LossSums
 
 
@@ -83,7 +84,7 @@ def advance(
     args, config, state = context.args, context.config, context.state
     target = None if state.target is Kind.RECORD_ONLY else find_target(state, config.name)
     job = ReleaseJob(context, context.day, target, Moment(now, registry.user(), args.run))
-    before = release.read(job.ref)
+    before = release_record.read(job.ref)
     if before is None:
         raise UserError(
             f"registry {state.registry} has no champion of {config.name!r} to release against; "
@@ -177,7 +178,7 @@ def _advance_record(job: ReleaseJob, reached: Sequence[Verdict]) -> Release:
         return _serve(job, record, core.advance(record, reached, job.rollout, job.at))
 
     with registry.lock(job.context.state.registry):
-        record = release.change(job.ref, decide)
+        record = release_record.change(job.ref, decide)
     assert record
     return record
 

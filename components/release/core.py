@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from nightshift.config.policy import Rollout
-from nightshift.contracts.release import Action, Entry, Release, ReleasedVersion, Stage
+from nightshift.contracts.release_record import Action, Entry, Release, ReleasedVersion, Stage
 from nightshift.contracts.verdict import Decision, Verdict
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 EVIDENCE = "evidence_for"
 DAY = timedelta(days=1)

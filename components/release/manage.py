@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 
 from components.release import core, section
 from components.release.core import Moment
-from nightshift import registry, release
-from nightshift.contracts.release import Entry, Release
+from nightshift import registry
+from nightshift.contracts.release_record import Entry, Release
 from nightshift.contracts.state import State
-from nightshift.errors import UserError
 from nightshift.local import endpoint
-from nightshift.release import ReleaseRef
+from nightshift.registry import release_record
+from nightshift.registry.release_record import ReleaseRef
+from nightshift.runtime.errors import UserError
 
 
 def read(state: State, name: str | None) -> Release:
@@ -24,7 +25,7 @@ def read(state: State, name: str | None) -> Release:
         UserError: when the use case has no champion.
     """
     use_case = registry.choose_name(state.registry, name)
-    record = release.read(ReleaseRef.from_state(state, use_case))
+    record = release_record.read(ReleaseRef.from_state(state, use_case))
     if record is None:
         raise UserError(f"{use_case!r} has no champion in registry {state.registry}; train one first: nightshift run")
     return record
@@ -49,7 +50,7 @@ def start(state: State, name: str | None, number: int) -> str:
         UserError: when there is no such version.
     """
     version = registry.find(state.registry, registry.choose_name(state.registry, name), number)
-    return _change(state, name, lambda record, at: core.start(record, release.describe(version), at))
+    return _change(state, name, lambda record, at: core.start(record, release_record.describe(version), at))
 
 
 def pause(state: State, name: str | None) -> str:
@@ -85,7 +86,7 @@ def _change(state: State, name: str | None, act: Callable[[Release, Moment], Ent
         return act(record, at)
 
     with registry.lock(state.registry):
-        release.change(ref, decide)
+        release_record.change(ref, decide)
     return status(state, name)
 
 

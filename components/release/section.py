@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nightshift.contracts.release import Release, Stage
+from nightshift.contracts.release_record import Release, Stage
 from nightshift.contracts.section import Block, Fact, Row, Section, SectionOutcome, TableBlock, TableColumn
 from nightshift.contracts.verdict import Measure, Verdict
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from components.release.core import EVIDENCE, require_challenger
 from nightshift.config.policy import Rollout
-from nightshift.contracts.release import Entry
+from nightshift.contracts.release_record import Entry
 from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.stats import sequential
 from nightshift.stats.sequential import Floats, LossSums, Tally
 

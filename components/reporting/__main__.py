@@ -8,10 +8,11 @@ from typing import Any
 from components.reporting import core, overview
 from components.reporting.core import RunArtifacts, RunHeader
 from components.reporting.summary import Summary
-from nightshift import step, storage
-from nightshift.context import StepContext
+from nightshift import storage
 from nightshift.contracts.section import PAGE, read_section
-from nightshift.lineage import code_version
+from nightshift.runtime import step
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.lineage import code_version
 
 
 def parser() -> step.StepParser:

@@ -25,7 +25,7 @@ from nightshift.config import Config
 from nightshift.config.policy import Costs
 from nightshift.contracts.section import Section
 from nightshift.costs import prices
-from nightshift.splits import Days, plan
+from nightshift.data.splits import Days, plan
 
 Json = dict[str, Any]
 P = TypeVar("P", bound=SummaryPart)

@@ -5,7 +5,7 @@ from datetime import datetime
 from markupsafe import Markup, escape
 
 from nightshift.contracts.section import Cell, Estimate, Format
-from nightshift.figures import bounds, format_value
+from nightshift.stats.figures import bounds, format_value
 
 NOTHING = Markup('<span class="none">&ndash;</span>')
 

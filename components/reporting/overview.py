@@ -2,8 +2,8 @@
 
 from components.reporting.summary import Summary
 from nightshift.contracts.section import Page, TableBlock
-from nightshift.figures import format_value
-from nightshift.markdown import escape, items, line, section, strong, table
+from nightshift.stats.figures import format_value
+from nightshift.tasks.markdown import escape, items, line, section, strong, table
 
 
 def render(page: Page, summary: Summary) -> str:

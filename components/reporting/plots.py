@@ -6,7 +6,7 @@ from itertools import cycle
 from math import log10, sqrt
 
 from nightshift.contracts.section import Axis, Bars, Chart, Series
-from nightshift.figures import format_value
+from nightshift.stats.figures import format_value
 
 SIDE = 240.0  # edge of a chart's square, in units of the SVG
 WIDTH, HEIGHT = 560.0, 120.0  # size of a bar chart

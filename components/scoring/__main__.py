@@ -7,12 +7,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from components.scoring import alerts, section, sink
-from nightshift import release, splits, step, storage, tasks
-from nightshift.context import StepContext
+from nightshift import storage, tasks
 from nightshift.contracts import package, tables
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import write_section
-from nightshift.release import ReleaseRef
+from nightshift.data import splits
+from nightshift.registry import release_record
+from nightshift.registry.release_record import ReleaseRef
+from nightshift.runtime import step
+from nightshift.runtime.context import StepContext
 from nightshift.tasks import Task
 from nightshift.tasks.protocol import DayScorer
 
@@ -125,7 +128,7 @@ def _build_job(context: StepContext, uri: str | None) -> ScoringJob:
 
 
 def _find_champion(context: StepContext) -> ScoringModel:
-    version = release.require_champion(ReleaseRef.from_state(context.state, context.config.name))
+    version = release_record.require_champion(ReleaseRef.from_state(context.state, context.config.name))
     return ScoringModel(version.uri, str(version.version), version.tags)
 
 

@@ -16,7 +16,7 @@ from nightshift.contracts.section import (
     Text,
 )
 from nightshift.contracts.tables import Partition
-from nightshift.figures import format_value
+from nightshift.stats.figures import format_value
 
 if TYPE_CHECKING:
     from components.scoring.alerts import ScoreAlert

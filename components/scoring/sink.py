@@ -6,11 +6,12 @@ The table is the user's, who may grant no more than select, insert and update on
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from nightshift import databases, storage
+from nightshift import storage
 from nightshift.config.scoring import Scoring
 from nightshift.contracts.tables import Partition
-from nightshift.errors import UserError
-from nightshift.step import log
+from nightshift.data import databases
+from nightshift.runtime.errors import UserError
+from nightshift.runtime.step import log
 
 if TYPE_CHECKING:
     import pandas as pd

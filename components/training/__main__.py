@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 from components.training import section
 from components.training.trainjob import TrainJob, TrainJobWork, here
-from nightshift import step, storage, tasks
+from nightshift import storage, tasks
 from nightshift.config import Config
-from nightshift.context import StepContext
 from nightshift.contracts import package
 from nightshift.contracts.section import write_section
 from nightshift.costs.prices import MACHINE
-from nightshift.errors import UserError
-from nightshift.lineage import code_version
-from nightshift.neural import preemption
+from nightshift.models.neural import preemption
+from nightshift.runtime import step
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
+from nightshift.runtime.lineage import code_version
 from nightshift.tasks.protocol import TrainingSetup
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def body(context: StepContext, trainjob: Callable[[TrainJobWork], TrainJob] = he
     config, uri = context.config, context.args.model
     if config.task.trainer.nodes > 1 and LAUNCHED not in os.environ:
         return _elsewhere(context, trainjob(_work(context)))
-    from nightshift.neural import devices, processes
+    from nightshift.models.neural import devices, processes
 
     with processes.join_processes(devices.torch_device(context.device)):
         if step.is_first():

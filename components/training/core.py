@@ -16,11 +16,11 @@ from nightshift.config import Config
 from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.package import File, Format, Lineage, ModelPackage
 from nightshift.contracts.package import PackagedCandidate as Entry
-from nightshift.errors import UserError
-from nightshift.neural.losses import Points
-from nightshift.splits import Days, Fold
+from nightshift.data.splits import Days, Fold
+from nightshift.models.neural.losses import Points
+from nightshift.models.weights import weight_files
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.protocol import CandidateMetrics, Sample, TrainingRows, TrainingSetup
-from nightshift.weights import weight_files
 
 log = logging.getLogger("nightshift")
 

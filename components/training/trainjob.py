@@ -1,6 +1,6 @@
 """Training on several machines of a cluster: a TrainJob, which this step makes, follows and deletes.
 
-Its pods run this step's own command under `nightshift.neural`, with what the runtime `nightshift` gives them
+Its pods run this step's own command under `nightshift.models.neural`, with what the runtime `nightshift` gives them
 (infra/kubernetes/base/training.yaml), and the first process writes where the step would have. When a pod is preempted,
 the runtime has all of them start again and resume; any other failure is the step's, for its engine to try again.
 
@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 
 from nightshift import cluster, storage
 from nightshift.cluster import MissingError
-from nightshift.errors import PreemptedError, UnavailableError, UserError
-from nightshift.neural.preemption import PreemptionNotice
-from nightshift.step import USER_ERROR
+from nightshift.models.neural.preemption import PreemptionNotice
+from nightshift.runtime.errors import PreemptedError, UnavailableError, UserError
+from nightshift.runtime.step import USER_ERROR
 
 log = logging.getLogger("nightshift")
 
@@ -31,7 +31,7 @@ RUNTIME = "nightshift"
 MADE_OF = "nightshift/made-of"  # annotation: hash of what the TrainJob does
 # labels of its pods, as JobSet and Kubernetes' Job set them, and what the Trainer calls the container
 JOBSET, INDEX, CONTAINER = "jobset.sigs.k8s.io/jobset-name", "batch.kubernetes.io/job-completion-index", "node"
-LAUNCHER = ("python", "-m", "nightshift.neural", "--max-restarts", "3", "-m", "components.training")
+LAUNCHER = ("python", "-m", "nightshift.models.neural", "--max-restarts", "3", "-m", "components.training")
 INSIDE = "KUBERNETES_SERVICE_HOST"  # what every pod has in its environment
 NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")  # RFC 3339

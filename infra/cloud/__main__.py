@@ -13,8 +13,8 @@ from infra.cloud import asking, core, rendering
 from infra.cloud.answers import Cloud, EnvironmentAnswers, Size
 from infra.cloud.rendering import IMAGES, OUTPUTS, RENDERED, Infrastructure, make
 from infra.terraform import INFRA
-from nightshift.errors import UserError
-from nightshift.printable import exit_on_closed_pipe
+from nightshift.runtime.errors import UserError
+from nightshift.runtime.printable import exit_on_closed_pipe
 
 CHARTS = INFRA / "cluster" / "charts.yaml"
 

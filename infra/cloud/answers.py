@@ -14,8 +14,8 @@ from typing import Annotated, Any, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from nightshift.errors import UserError, nearest
-from nightshift.image import ImageName
+from nightshift.runtime.errors import UserError, nearest
+from nightshift.runtime.image import ImageName
 from pipelines.configs import strict_yaml
 
 FOLDER = Path(__file__).parents[1] / "answers"

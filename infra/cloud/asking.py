@@ -17,7 +17,7 @@ from infra.cloud.answers import (
     check,
     render,
 )
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 Ask = Callable[[str], str]
 ACCOUNTS: Mapping[str, type[AnswerSection]] = {Cloud.AWS: AwsAccount, Cloud.GCP: GoogleProject}

@@ -13,7 +13,7 @@ import yaml
 from infra.cloud import gpu
 from infra.cloud.answers import AwsAccount, Cloud, EnvironmentAnswers, Fabric, Provisioning
 from infra.terraform import INFRA
-from nightshift.errors import UserError, check_names
+from nightshift.runtime.errors import UserError, check_names
 from pipelines.images import EXAMPLE_REGISTRY
 
 RENDERED = INFRA.parent / "runs" / "cloud"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 Chart = Mapping[str, Any]
 # a shell gives the commands one after the other and ends at the first that fails

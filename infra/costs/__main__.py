@@ -12,7 +12,7 @@ from rich.table import Table
 
 from infra.cloud import plans
 from infra.costs import core
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 
 PRICES = Path(__file__).with_name("prices.yaml")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from infra.policies import environment
 from infra.policies.findings import judge
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -15,7 +15,7 @@ from infra.cloud import answers as questions
 from infra.cloud import rendering
 from infra.cloud.answers import AwsAccount, EnvironmentAnswers
 from infra.policies.model import Environment, Json, Resource
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 # folders that are checked even where an environment does not use them
 _SHARED = {

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
-from nightshift.errors import UnavailableError, UserError, may_pass
+from nightshift.runtime.errors import UnavailableError, UserError, may_pass
 
 if TYPE_CHECKING:
     from kubernetes.client.exceptions import ApiException

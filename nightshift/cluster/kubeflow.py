@@ -16,9 +16,9 @@ import urllib3
 import yaml
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
-from nightshift.argv import require_short
 from nightshift.cluster import ACCOUNT
-from nightshift.errors import UnavailableError, UserError, check_names, may_pass
+from nightshift.runtime.argv import require_short
+from nightshift.runtime.errors import UnavailableError, UserError, check_names, may_pass
 
 # the token for this API in a pod; Kubeflow's own client reads the same variable and file
 MOUNTED_VARIABLE, MOUNTED_FILE = "KF_PIPELINES_SA_TOKEN_PATH", "/var/run/secrets/kubeflow/pipelines/token"

@@ -12,7 +12,7 @@ from nightshift.config.section import Positive, Share
 from nightshift.config.source import Simulator
 from nightshift.config.task import CandidateConfig, CandidateName, TaskConfig
 from nightshift.config.usecase import LabeledConfig
-from nightshift.values import canonical
+from nightshift.data.values import canonical
 
 ClassName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Group = Annotated[

@@ -14,7 +14,7 @@ PIXELS = 89_478_485  # above, Pillow takes a file for a decompression bomb
 
 
 class ImageNetwork(CandidateConfig):
-    """A network that takes images; `nightshift/neural/recipes/` has a recipe for each kind."""
+    """A network that takes images; `nightshift/models/recipes/` has a recipe for each kind."""
 
     kind: Literal["resnet"]
 

@@ -25,7 +25,7 @@ class Quarantine(ConfigSection):
 
 
 class Protocol(ConfigSection):
-    """Which days train, validate and test. See `nightshift/splits.py`."""
+    """Which days train, validate and test. See `nightshift/data/splits.py`."""
 
     mode: Literal["daily", "retrospective"] = Field(
         "daily", description="daily: labels known on the logical date only; retrospective: test ends on it"

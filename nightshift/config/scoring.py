@@ -4,9 +4,9 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from nightshift import databases
 from nightshift.config.policy import Effect
 from nightshift.config.section import ConfigSection
+from nightshift.data import databases
 
 UPSERTS = ("postgresql", "duckdb", "sqlite")  # databases that know `insert ... on conflict`
 

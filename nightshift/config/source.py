@@ -11,7 +11,7 @@ import annotated_types
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
 from nightshift.config.section import ConfigSection, DaysOrNone, Factor, Seed, Share
-from nightshift.dates import parse_date
+from nightshift.data.dates import parse_date
 
 Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 

@@ -15,7 +15,7 @@ from nightshift.config.section import ConfigSection, Cost, Days, Factor, Positiv
 from nightshift.config.source import FileFormat, Simulator, Source
 from nightshift.config.task import CandidateConfig, CandidateName, TaskConfig
 from nightshift.config.usecase import LabeledConfig
-from nightshift.errors import check_names
+from nightshift.runtime.errors import check_names
 
 EXACT = 2**53  # up to which float64 has every whole number
 LARGEST_UNITS = 10**13  # an amount in the currency's smallest unit: 900,000 of them add up in int64

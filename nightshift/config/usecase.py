@@ -5,7 +5,7 @@ from typing import Any, ClassVar, get_args
 
 from pydantic import Field, ValidationError
 
-from nightshift import kinds, strict_json
+from nightshift import kinds
 from nightshift.config.columns import Columns, LabeledColumns
 from nightshift.config.policy import (
     Controller,
@@ -23,7 +23,8 @@ from nightshift.config.scoring import Scoring
 from nightshift.config.section import ConfigSection, DaysOrNone, NoDays
 from nightshift.config.source import Simulator, Source
 from nightshift.config.task import TaskConfig
-from nightshift.errors import UserError, nearest
+from nightshift.runtime import strict_json
+from nightshift.runtime.errors import UserError, nearest
 
 SHOWN = 200  # characters of a wrong value
 

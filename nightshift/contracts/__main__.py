@@ -9,7 +9,6 @@ from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.evaluation import ClassEvaluation, Evaluation, LanguageEvaluation
 from nightshift.contracts.health import HealthReport
-from nightshift.contracts.likelihoods import Likelihoods
 from nightshift.contracts.listings import (
     BackfillReport,
     CollectiveReport,
@@ -31,13 +30,14 @@ from nightshift.contracts.optimization import Optimization
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.profile import Profile, TraceProfile
 from nightshift.contracts.registry import Aliases, RegisteredVersion
-from nightshift.contracts.release import Release
+from nightshift.contracts.release_record import Release
 from nightshift.contracts.request import Launch, RetrainingRequest
 from nightshift.contracts.section import Page, Section
-from nightshift.contracts.streams import StreamLoadTest
-from nightshift.contracts.suite import SuiteScores
 from nightshift.contracts.tables import Manifest
 from nightshift.contracts.verdict import Verdict
+from nightshift_llm.contracts.likelihoods import Likelihoods
+from nightshift_llm.contracts.streams import StreamLoadTest
+from nightshift_llm.contracts.suite import SuiteScores
 
 # file name -> the artifact, or what a command prints
 ARTIFACTS: dict[str, type[Artifact]] = {

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nightshift import storage
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 NEXT = "run the step that writes it again"
 RESTORE = "restore it from a backup"

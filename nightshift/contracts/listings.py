@@ -149,7 +149,7 @@ class Removals(Artifact):
 
 
 class TrainingPlan(Artifact):
-    """`nightshift plan --json`."""
+    """`nightshift perf plan --json`."""
 
     model: str = Field(description="preset, or `custom`")
     gpu: str = Field(description="GPU model")
@@ -206,7 +206,7 @@ class RejectedReplica(Part):
 
 
 class ServingPlan(Artifact):
-    """`nightshift plan --serve --json`."""
+    """`nightshift perf plan --serve --json`."""
 
     model: str = Field(description="preset, or path of the config.json")
     parameters: int = Field(description="parameters of the model")
@@ -231,7 +231,7 @@ class PublishedPrediction(Part):
 
 
 class PlannerAccuracy(Artifact):
-    """`nightshift plan --published --json`."""
+    """`nightshift perf plan --published --json`."""
 
     figures: list[PublishedPrediction] = Field(description="in the order of the table")
 
@@ -250,7 +250,7 @@ class ScalingRun(Part):
 
 
 class ScalingReport(Artifact):
-    """`nightshift scale --json`."""
+    """`nightshift perf scale --json`."""
 
     candidate: str = Field(description="name of the network in the config")
     device: str = Field(description="`cpu` or `cuda`")
@@ -270,7 +270,7 @@ class CollectivePoint(Part):
 
 
 class CollectiveReport(Artifact):
-    """`nightshift collectives --json`."""
+    """`nightshift perf collectives --json`."""
 
     backend: str = Field(description="`gloo` or `NCCL`")
     processes: int = Field(description="number of processes")
@@ -289,7 +289,7 @@ class TuningTrial(Part):
 
 
 class TuningReport(Artifact):
-    """`nightshift tune --json`."""
+    """`nightshift perf tune --json`."""
 
     candidate: str = Field(description="name of the network in the config")
     device: str = Field(description="`cpu` or `cuda`")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Self, TypeVar, Union
 import annotated_types
 from pydantic import Field, computed_field
 
-from nightshift import kinds, storage, weights
+from nightshift import kinds, storage
 from nightshift.contracts.artifact import Artifact, FoldWindow, Part, Window
 from nightshift.contracts.preprocessing import (
     ClassPreprocessing,
@@ -23,8 +23,9 @@ from nightshift.contracts.preprocessing import (
     TabularPreprocessing,
     TokenizedPreprocessing,
 )
-from nightshift.errors import UserError
-from nightshift.weights import LargeGraph, WeightFile, weight_files
+from nightshift.models import weights
+from nightshift.models.weights import LargeGraph, WeightFile, weight_files
+from nightshift.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -127,7 +127,7 @@ class ClassPreprocessing(Preprocessing):
 
 
 class ImagePreprocessing(ClassPreprocessing):
-    """From an image file to the model's input, for images; see `nightshift/classification/images.py`.
+    """From an image file to the model's input, for images; see `nightshift/items/images.py`.
 
     The graph takes pixels as they are, 0 to 255.
     """
@@ -159,7 +159,7 @@ class TokenizedPreprocessing(Preprocessing):
 
 
 class TextPreprocessing(TokenizedPreprocessing, ClassPreprocessing):
-    """From a text to the model's input, for classes of texts; see `nightshift/classification/tokens.py`."""
+    """From a text to the model's input, for classes of texts; see `nightshift/items/tokens.py`."""
 
     SEEN = frozenset({"length", "vocabulary", "tokenizer_sha256"})
     kind: Literal["text-classification"] = "text-classification"
@@ -167,7 +167,7 @@ class TextPreprocessing(TokenizedPreprocessing, ClassPreprocessing):
 
 
 class LanguagePreprocessing(TokenizedPreprocessing):
-    """From a text to a row of tokens, for language models; see `nightshift/tasks/language/tokens.py`.
+    """From a text to a row of tokens, for language models; see `packages/llm/nightshift_llm/task/tokens.py`.
 
     A row begins with `start` and has `length` tokens more; a shorter text is filled up with `start`. What is only read,
     such as the question of a chat, has the numbers of its tokens raised by `vocabulary`.

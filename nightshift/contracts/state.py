@@ -6,8 +6,8 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Self
 
-from nightshift import strict_json
-from nightshift.errors import UserError, check_names, nearest
+from nightshift.runtime import strict_json
+from nightshift.runtime.errors import UserError, check_names, nearest
 
 
 class DeploymentTarget(StrEnum):

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, computed_field, dataclasses
 
 from nightshift import storage
 from nightshift.contracts.artifact import Artifact
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from nightshift.errors import UserError, nearest
+from nightshift.runtime.errors import UserError, nearest
 
 TABLE = Path(__file__).with_name("prices.yaml")
 MACHINE = "NIGHTSHIFT_MACHINE"  # machine and market of a step, set by its placement: `g6.2xlarge spot`

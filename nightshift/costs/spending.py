@@ -19,10 +19,10 @@ from typing import Any
 
 from nightshift import storage
 from nightshift.config.policy import Costs
-from nightshift.context import StepContext
 from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.costs import prices
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UnavailableError, UserError
 
 log = logging.getLogger("nightshift")
 

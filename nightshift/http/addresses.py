@@ -4,7 +4,7 @@ import errno
 import ipaddress
 import socket
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 HOST = "127.0.0.1"
 PORTS = 21

@@ -3,8 +3,8 @@
 import hmac
 from pathlib import Path
 
-from nightshift.errors import UserError
-from nightshift.step import log
+from nightshift.runtime.errors import UserError
+from nightshift.runtime.step import log
 
 
 class Bearer:

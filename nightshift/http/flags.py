@@ -1,6 +1,6 @@
 """Numbers in flags."""
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 MAX_DIGITS = 9
 

@@ -12,17 +12,18 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from nightshift import registry, release, storage, tasks
+from nightshift import registry, storage, tasks
 from nightshift.contracts import package
 from nightshift.contracts.loadtest import ServerSettings
 from nightshift.contracts.state import DeploymentTarget, State
-from nightshift.errors import UnavailableError, UserError
-from nightshift.interpreter import isolate
 from nightshift.local import processes
-from nightshift.progress import Patience, Progress, cpu_seconds
+from nightshift.registry import release_record
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.interpreter import isolate
+from nightshift.runtime.progress import Patience, Progress, cpu_seconds
+from nightshift.runtime.step import log
 from nightshift.serving import files, released
 from nightshift.serving.files import Challenger, DeploymentPointer, RunningServer
-from nightshift.step import log
 from nightshift.storage import locks
 from nightshift.tasks.examples import ScoredExample
 
@@ -288,7 +289,7 @@ def _log_path(root: str, name: str) -> Path:
 
 def _find_champion_start(root: str, version: registry.Version) -> str:
     """Return the time at which a version became the champion; now, for one that is not yet."""
-    record = release.read(release.ReleaseRef(root, version.name))
+    record = release_record.read(release_record.ReleaseRef(root, version.name))
     is_live = record is not None and record.live.version == version.version
     since = record.live_since[version.version] if record and is_live else datetime.now(UTC)
     return since.isoformat(timespec="seconds")

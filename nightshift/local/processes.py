@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from nightshift.errors import UnavailableError, UserError
 from nightshift.http import client
 from nightshift.http.client import NO_HEADERS, ExchangeError, ServerAddress, encode_request
-from nightshift.interpreter import isolate
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.interpreter import isolate
+from nightshift.runtime.step import USER_ERROR
 from nightshift.serving.files import RunningServer
-from nightshift.step import USER_ERROR
 
 STOP_SECONDS = 15
 

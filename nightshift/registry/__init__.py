@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Protocol
 
 from nightshift.contracts import package
-from nightshift.errors import UserError, nearest
 from nightshift.registry.folder import FolderRegistry
 from nightshift.registry.tracking import TrackingServer
 from nightshift.registry.version import CARD, CHAMPION, NewVersion, Version, audit, user
+from nightshift.runtime.errors import UserError, nearest
 
 __all__ = ["CARD", "CHAMPION", "Registry", "Version", "user"]
 

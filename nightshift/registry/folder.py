@@ -18,8 +18,8 @@ from pathlib import Path
 from nightshift import storage
 from nightshift.contracts import package
 from nightshift.contracts.registry import Aliases, RegisteredVersion
-from nightshift.errors import UserError
 from nightshift.registry.version import CARD, MODEL, NewVersion, Version, audit, pick
+from nightshift.runtime.errors import UserError
 from nightshift.storage import locks
 
 LOCK_SECONDS = 120

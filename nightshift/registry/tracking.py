@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from nightshift.contracts import package
-from nightshift.errors import UnavailableError, UserError, may_pass
 from nightshift.registry.version import CARD, CHAMPION, MODEL, NewVersion, Version, pick, user
+from nightshift.runtime.errors import UnavailableError, UserError, may_pass
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from nightshift.contracts.package import ModelPackage
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 CHAMPION = "champion"  # alias of the live version
 MODEL = "model"  # folder of a version's files

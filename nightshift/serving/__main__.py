@@ -2,11 +2,11 @@
 
 import os
 
-from nightshift.context import StepContext
 from nightshift.http.addresses import HOST, PORTS
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.step import StepParser, run
 from nightshift.serving import options
 from nightshift.serving.batching import ServerLimits
-from nightshift.step import StepParser, run
 
 
 def parser() -> StepParser:

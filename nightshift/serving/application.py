@@ -15,6 +15,7 @@ from nightshift.http.bearer import Bearer
 from nightshift.http.cross_site import JSON, check_site, check_type
 from nightshift.http.errors import MethodError, NotFoundError, RefusedError, RequestError, UnauthorizedError
 from nightshift.http.messages import Handler, HttpRequest, HttpResponse
+from nightshift.runtime.step import log
 from nightshift.serving import openapi
 from nightshift.serving.answers import Answer
 from nightshift.serving.batching import ServerLimits
@@ -24,7 +25,6 @@ from nightshift.serving.prediction_log import PredictionLog
 from nightshift.serving.protocols import events, features, inference, items
 from nightshift.serving.versions import Model, ModelManager
 from nightshift.serving.workers import SharedCounters
-from nightshift.step import log
 
 MODELS, INDEX = "/v2/models/", "/v2/repository/index"
 INFER = f"{MODELS}{{name}}/infer"

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from nightshift.errors import UserError
 from nightshift.http.errors import LargeBodyError
 from nightshift.http.messages import HttpRequest
+from nightshift.runtime.errors import UserError
 from nightshift.serving import options, server
 from nightshift.serving.__main__ import parser
 from nightshift.serving.application import Application

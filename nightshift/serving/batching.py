@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from nightshift.http.errors import OverloadedError
 from nightshift.http.futures import resolve
+from nightshift.models.tensors import Tensors, concatenate, row_count
 from nightshift.serving.errors import NoScoreError
-from nightshift.tensors import Tensors, concatenate, row_count
 
 Scores = npt.NDArray[np.float32]
 Score = Callable[[Tensors], Scores]

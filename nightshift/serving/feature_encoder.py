@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nightshift.contracts.preprocessing import Inputs
-from nightshift.errors import nearest
+from nightshift.data.values import canonical
 from nightshift.http.errors import RequestError
+from nightshift.runtime.errors import nearest
 from nightshift.serving.payloads import check_list
-from nightshift.values import canonical
 
 LARGEST = float(np.finfo(np.float32).max)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from nightshift import storage
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 
 @dataclass(frozen=True)

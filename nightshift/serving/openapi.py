@@ -4,11 +4,11 @@ from http import HTTPStatus
 from typing import Any
 
 from nightshift.contracts.online import Events
+from nightshift.data.values import INT64, WHOLE
 from nightshift.serving.items.schema import ItemSchema
 from nightshift.serving.online import Online
 from nightshift.serving.protocols.items import MAX_ID_LENGTH
 from nightshift.serving.versions import Model, ModelManager
-from nightshift.values import INT64, WHOLE
 
 Schema = dict[str, Any]
 

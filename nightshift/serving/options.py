@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from nightshift.errors import UserError
-from nightshift.graph import PROVIDERS
 from nightshift.http.addresses import HOST, PORTS, is_loopback
 from nightshift.http.bearer import Bearer, read_secret
 from nightshift.http.flags import parse_number
+from nightshift.models.graph import PROVIDERS
+from nightshift.runtime.errors import UserError
 from nightshift.serving import platforms
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.platforms import Platform

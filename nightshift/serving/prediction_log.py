@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nightshift import storage
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.step import log
 from nightshift.serving.answers import ScoredItem, ScoredRows
 from nightshift.serving.metrics import Floats
-from nightshift.step import log
 from nightshift.tabular.online.event import EPOCH_DAYS, Event
 from nightshift.tabular.windows import DAY
 

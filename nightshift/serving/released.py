@@ -9,8 +9,8 @@ from functools import lru_cache
 
 from nightshift import registry, storage
 from nightshift.contracts import package
-from nightshift.contracts.release import Release, ReleasedVersion
-from nightshift.release import ReleaseRef
+from nightshift.contracts.release_record import Release, ReleasedVersion
+from nightshift.registry.release_record import ReleaseRef
 from nightshift.serving import files
 from nightshift.serving.files import Challenger, DeploymentPointer
 

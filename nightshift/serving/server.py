@@ -16,9 +16,10 @@ import uvloop
 
 from nightshift import storage
 from nightshift.contracts import package
-from nightshift.errors import UserError
 from nightshift.http import transport
 from nightshift.http.addresses import ANY_IPV6, HOST, is_loopback, listen
+from nightshift.runtime.errors import UserError
+from nightshift.runtime.step import log
 from nightshift.serving import files, released
 from nightshift.serving.application import Application
 from nightshift.serving.files import DeploymentPointer
@@ -27,7 +28,6 @@ from nightshift.serving.options import Options
 from nightshift.serving.prediction_log import PredictionLog
 from nightshift.serving.versions import ModelManager, load
 from nightshift.serving.workers import SharedCounters, WorkerPool
-from nightshift.step import log
 from nightshift.storage import locks
 from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.shared import Shared

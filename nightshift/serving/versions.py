@@ -10,25 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from nightshift.assignment import is_answered
-from nightshift.classification.scorer import scores
 from nightshift.contracts import package
 from nightshift.contracts.package import Datatype, ModelPackage, Tensor, read_graph
 from nightshift.contracts.preprocessing import Inputs, Windows
-from nightshift.errors import UserError
-from nightshift.graph import PROVIDERS, Graph
+from nightshift.items.scorer import scores
+from nightshift.models.graph import PROVIDERS, Graph
+from nightshift.models.tensors import Array
+from nightshift.runtime.errors import UserError
+from nightshift.runtime.step import log
+from nightshift.serving.assignment import is_answered
 from nightshift.serving.batching import Batcher, ServerLimits
 from nightshift.serving.feature_encoder import FeatureEncoder
 from nightshift.serving.files import DeploymentPointer
 from nightshift.serving.items.decoder import DecoderPool
 from nightshift.serving.items.loader import load_schema
 from nightshift.serving.online import Online
-from nightshift.step import log
 from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.embedded import Embedded
 from nightshift.tabular.online.follower import Follower
 from nightshift.tabular.online.store import Store
-from nightshift.tensors import Array
 
 POLL_SECONDS = 0.2
 CHECK_SECONDS = 60  # between checks for newer snapshots or after a failure: object stores charge for listings

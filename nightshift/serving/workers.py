@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nightshift.step import USER_ERROR, log
+from nightshift.runtime.step import USER_ERROR, log
 
 PAUSE_SECONDS = 0.2  # before a worker is restarted
 SLOTS = 8192  # numbers of a worker

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 # timeouts, throttling and server errors
 PASSING = {408, 429, 500, 502, 503, 504}

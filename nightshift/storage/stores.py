@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.storage import clouds
 
 if TYPE_CHECKING:

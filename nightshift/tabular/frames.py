@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 Device = Literal["cpu", "cuda"]
 

@@ -8,8 +8,8 @@ import pandas as pd
 
 from nightshift.contracts.package import ModelPackage, read_graph
 from nightshift.contracts.preprocessing import Inputs
-from nightshift.errors import UserError
-from nightshift.graph import Graph
+from nightshift.models.graph import Graph
+from nightshift.runtime.errors import UserError
 
 MAX_CATEGORIES = 100
 

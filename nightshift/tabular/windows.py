@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 
 from nightshift.config.tabular import TabularConfig
 from nightshift.contracts.preprocessing import Windows
-from nightshift.errors import UserError
-from nightshift.times import find_offset
+from nightshift.data.times import find_offset
+from nightshift.runtime.errors import UserError
 
 HOUR = 3_600_000_000  # microseconds, the unit of every time here
 DAY = 24 * HOUR

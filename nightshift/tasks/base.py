@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nightshift.progress import Patience
     from nightshift.registry import Version
+    from nightshift.runtime.progress import Patience
 
 
 class ServingTask:

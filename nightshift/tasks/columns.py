@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nightshift import values
-from nightshift.classification.texts import ENCODING
 from nightshift.config.columns import Columns
-from nightshift.errors import UserError, nearest
-from nightshift.printable import printable
-from nightshift.times import FIRST, LAST, read_time, to_utc
+from nightshift.data import values
+from nightshift.data.times import FIRST, LAST, read_time, to_utc
+from nightshift.items.texts import ENCODING
+from nightshift.runtime.errors import UserError, nearest
+from nightshift.runtime.printable import printable
 
 # what a column should hold, and how to write it
 TIME = "time; write timestamps or ISO 8601 text such as 2018-08-14T09:30:00Z, or set source.format.times"
@@ -112,7 +112,7 @@ def texts(column: pd.Series) -> pd.Series:
 
 
 def canonical(column: pd.Series) -> pd.Series:
-    """Return the one spelling of each value, dtype string; see `nightshift.values`.
+    """Return the one spelling of each value, dtype string; see `nightshift.data.values`.
 
     Returns:
         empty text where there is no value, null where a float is too large to tell integers apart.
@@ -211,7 +211,7 @@ def classes(column: pd.Series, known: list[str]) -> pd.Series:
 
 
 def times(column: pd.Series, timezone: str) -> pd.Series:
-    """Return times as naive UTC, datetime64[us]; NaT where a value is no time; see `nightshift.times`.
+    """Return times as naive UTC, datetime64[us]; NaT where a value is no time; see `nightshift.data.times`.
 
     Args:
         column: timestamps, dates or text.

@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 
-from nightshift import values
 from nightshift.config.source import DerivedColumn, Source
-from nightshift.errors import UserError, nearest
-from nightshift.printable import printable
+from nightshift.data import values
+from nightshift.runtime.errors import UserError, nearest
+from nightshift.runtime.printable import printable
 from nightshift.tasks import columns, spelling
 
 DAY = "2000-01-01"  # any, on which a time of day is read

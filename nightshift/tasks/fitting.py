@@ -9,9 +9,9 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from nightshift.config.neural import Trainer
-from nightshift.errors import UserError, check_names
-from nightshift.neural.data import RESIDENT
-from nightshift.neural.losses import Points
+from nightshift.models.neural.data import RESIDENT
+from nightshift.models.neural.losses import Points
+from nightshift.runtime.errors import UserError, check_names
 
 # set by the step itself, or fixed because the exported graph is written for one value only
 RESERVED = {"booster", "device", "n_jobs", "objective", "random_state"}

@@ -3,7 +3,7 @@
 from nightshift import storage
 from nightshift.config import Config
 from nightshift.contracts.package import ModelPackage
-from nightshift.markdown import code, items, line
+from nightshift.tasks.markdown import code, items, line
 
 NOTHING = "-"
 

@@ -14,9 +14,9 @@ from onnx import NodeProto, TensorProto, ValueInfoProto, checker, helper, numpy_
 from torch import nn
 
 from nightshift.contracts.package import EMBEDDING, INPUT, OUTPUT
-from nightshift.neural.recipes.resnet import ClassifierHead, Residual, ResNet, Stem
+from nightshift.models.recipes.resnet import ClassifierHead, Residual, ResNet, Stem
+from nightshift.models.weights import LargeGraph, WeightFile
 from nightshift.tabular.scaler import Matrix, Scaler
-from nightshift.weights import LargeGraph, WeightFile
 
 Integers = npt.NDArray[np.integer[Any]]
 

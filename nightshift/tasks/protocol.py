@@ -7,7 +7,6 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from nightshift import splits
 from nightshift.config import Config
 from nightshift.config.columns import Holds
 from nightshift.contracts.artifact import Artifact, FoldWindow, Window
@@ -17,7 +16,8 @@ from nightshift.contracts.package import DecisionRule, ModelPackage, Signature
 from nightshift.contracts.profile import PhaseName
 from nightshift.contracts.tables import Partition, Table
 from nightshift.contracts.verdict import Verdict
-from nightshift.splits import Fold, Plan
+from nightshift.data import splits
+from nightshift.data.splits import Fold, Plan
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from nightshift.contracts.drift import Signal
     from nightshift.contracts.preprocessing import Preprocessing
     from nightshift.contracts.section import Block, Fact
-    from nightshift.graph import Graph
-    from nightshift.neural.configured import ConfiguredNetwork
-    from nightshift.splits import Watched
+    from nightshift.data.splits import Watched
+    from nightshift.models.graph import Graph
+    from nightshift.models.neural.configured import ConfiguredNetwork
+    from nightshift.models.tensors import Tensors
     from nightshift.stats.levels import WeekdayLevel
     from nightshift.tasks.examples import ScoredExample
     from nightshift.tasks.fitting import Fitted
-    from nightshift.tensors import Tensors
 
 U = TypeVar("U", bound=Config)  # the use case, in the class of its task
 
@@ -320,7 +320,7 @@ class ProfiledFit(Protocol):
 
 
 class ProfilingTask(Protocol):
-    """What the profiling step and `nightshift tune` ask."""
+    """What the profiling step and `nightshift perf tune` ask."""
 
     def selected_fit(
         self,

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from nightshift import storage
-from nightshift.classification import bootstrap
 from nightshift.config import Config
 from nightshift.config.columns import Holds
 from nightshift.config.policy import DriftLimits
@@ -21,12 +20,13 @@ from nightshift.contracts.package import Datatype, ModelPackage, Signature, Tens
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.section import Block
 from nightshift.contracts.tables import Table
-from nightshift.errors import UserError, check_names
-from nightshift.graph import Graph
-from nightshift.splits import Days, describe
+from nightshift.data.splits import Days, describe
+from nightshift.items import bootstrap
+from nightshift.models.graph import Graph
+from nightshift.runtime.errors import UserError, check_names
+from nightshift.runtime.step import log
 from nightshift.stats import noise
 from nightshift.stats.comparison import Floats
-from nightshift.step import log
 from nightshift.tabular import inputs as tabular
 from nightshift.tabular.inputs import FrameScorer
 from nightshift.tabular.scaler import Matrix

@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 
-from nightshift import values
 from nightshift.config.source import FileFormat, Source
+from nightshift.data import values
+from nightshift.data.times import FIRST, LAST
 from nightshift.tasks import columns
-from nightshift.times import FIRST, LAST
 
 # microseconds of an epoch's unit
 UNITS = {

@@ -5,9 +5,9 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from nightshift.errors import UnavailableError, UserError
-from nightshift.printable import exit_on_closed_pipe, printable_lines
-from nightshift.step import USER_ERROR
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.printable import exit_on_closed_pipe, printable_lines
+from nightshift.runtime.step import USER_ERROR
 from nightshift.storage import stores
 from pipelines.engines.local.signals import InterruptedRunError
 

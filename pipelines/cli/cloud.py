@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from pipelines.cli import options
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from nightshift.contracts.listings import CostEstimate, CostOffer, RunCost
 from nightshift.costs.prices import read_machines
 from nightshift.costs.spending import HOUR
-from nightshift.errors import UserError
-from nightshift.planning.spot import Interruptions
+from nightshift.costs.spot import Interruptions
+from nightshift.runtime.errors import UserError
 from pipelines.cli import options
 from pipelines.workspace import Workspace
 

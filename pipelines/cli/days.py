@@ -11,8 +11,8 @@ from rich.text import Text
 
 from nightshift.contracts.listings import BackfilledRun, BackfillReport
 from nightshift.contracts.section import Estimate, Fact, read_page
-from nightshift.figures import format_value
-from nightshift.printable import printable
+from nightshift.runtime.printable import printable
+from nightshift.stats.figures import format_value
 from pipelines.cli.progress import RunProgress, explain_failure
 from pipelines.engines.local.backfill import BackfilledDay
 from pipelines.engines.local.run import Run

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nightshift.contracts.health import CheckStatus, HealthCheck, HealthReport
-from nightshift.errors import UserError
-from nightshift.printable import printable
+from nightshift.runtime.errors import UserError
+from nightshift.runtime.printable import printable
 from pipelines import records
 from pipelines.cli import options
 from pipelines.environments import LOCAL, SITES, site

@@ -8,15 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nightshift.errors import UserError
-from nightshift.printable import printable
+from nightshift.runtime.errors import UserError
+from nightshift.runtime.printable import printable
 from pipelines.cli import options
 from pipelines.configs import strict_yaml
 
 if TYPE_CHECKING:
     from components.ingestion.discovery import QueryResult, SourceFiles
-    from nightshift.guessing.proposal import Proposal
-    from nightshift.guessing.roles import Choices
+    from nightshift.data.guessing.proposal import Proposal
+    from nightshift.data.guessing.roles import Choices
 
 WIDTH = 110  # characters of a comment
 
@@ -49,7 +49,7 @@ def guess(args: Namespace) -> int:
     """Write a config for a file or query, with what it assumes and why, after every row was ingested with it."""
     from components.ingestion import discovery
     from nightshift.config import parse
-    from nightshift.guessing.roles import Choices
+    from nightshift.data.guessing.roles import Choices
 
     choices = Choices(
         args.label,
@@ -103,7 +103,7 @@ def propose(table: "SourceFiles | QueryResult", choices: "Choices") -> "Proposal
         UserError: when it cannot be read, or a choice is a person's.
     """
     from components.ingestion.discovery import SourceFiles
-    from nightshift.guessing import derivations, profiles, proposal, roles
+    from nightshift.data.guessing import derivations, profiles, proposal, roles
 
     settings, reasons, frame = table.read()
     separator = str(settings.get("separator", ","))

@@ -8,8 +8,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from nightshift.contracts.section import Page
-from nightshift.errors import UnavailableError, UserError
-from nightshift.printable import printable_lines
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.printable import printable_lines
 from nightshift.storage import stores
 from pipelines.cli import options
 from pipelines.workspace import Workspace

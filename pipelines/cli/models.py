@@ -5,14 +5,14 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from nightshift import registry, release, tasks
+from nightshift import registry, tasks
 from nightshift.contracts import package
 from nightshift.contracts.listings import ListedVersion
 from nightshift.contracts.state import State
-from nightshift.errors import UserError
 from nightshift.local import endpoint, examples
-from nightshift.registry import Version
-from nightshift.release import ReleaseRef
+from nightshift.registry import Version, release_record
+from nightshift.registry.release_record import ReleaseRef
+from nightshift.runtime.errors import UserError
 from pipelines.cli import options
 from pipelines.workspace import Workspace
 
@@ -52,7 +52,7 @@ def promote(args: argparse.Namespace) -> int:
     state = options.select_state(args)
     ref = _find_ref(state, options.use_case(args))
     with registry.lock(state.registry):
-        return _say(release.promote(ref, _parse_version(ref, args.version), partial(_update, state)))
+        return _say(release_record.promote(ref, _parse_version(ref, args.version), partial(_update, state)))
 
 
 def rollback(args: argparse.Namespace) -> int:
@@ -60,7 +60,7 @@ def rollback(args: argparse.Namespace) -> int:
     state = options.select_state(args)
     ref = _find_ref(state, options.use_case(args))
     with registry.lock(state.registry):
-        return _say(release.rollback(ref, partial(_update, state)))
+        return _say(release_record.rollback(ref, partial(_update, state)))
 
 
 def serve(args: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from nightshift import storage
 from nightshift.contracts.optimization import FILE, Attempt, Optimization
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from pipelines import configs, ir, records
 from pipelines.cli import options
 from pipelines.configs import edits

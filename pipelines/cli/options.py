@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from nightshift import strict_json
 from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.state import State
-from nightshift.errors import UserError
+from nightshift.runtime import strict_json
+from nightshift.runtime.errors import UserError
 from pipelines import arguments, configs
 from pipelines.environments import local
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from nightshift.contracts.section import Link, Page
 from nightshift.contracts.section import TableBlock as Block
-from nightshift.figures import format_value
+from nightshift.stats.figures import format_value
 from pipelines.cli.progress import plain_text
 
 FILES = {"report": "report.html", "summary": "summary.json"}

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from nightshift.printable import printable
+from nightshift.runtime.printable import printable
 from pipelines import ir
 from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.run import Run, StepOutcome

@@ -4,7 +4,7 @@ import argparse
 
 from components.release import manage
 from nightshift.contracts.state import State
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from pipelines.cli import options
 
 ACTIONS = {"status": manage.status, "pause": manage.pause, "resume": manage.resume, "abort": manage.abort}

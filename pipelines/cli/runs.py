@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nightshift.argv import shorten
 from nightshift.contracts.state import TARGETS, DeploymentTarget
-from nightshift.dates import parse_date
-from nightshift.errors import UserError
-from nightshift.step import USER_ERROR
+from nightshift.data.dates import parse_date
+from nightshift.runtime.argv import shorten
+from nightshift.runtime.errors import UserError
+from nightshift.runtime.step import USER_ERROR
 from pipelines import arguments, records
 from pipelines.cli import options
 from pipelines.engines.local import backfill as past

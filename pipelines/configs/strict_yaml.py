@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 from yaml.events import Event
 
-from nightshift.errors import UserError
-from nightshift.strict_json import CONTROL, DEEPEST, check_text, finite, integer
+from nightshift.runtime.errors import UserError
+from nightshift.runtime.strict_json import CONTROL, DEEPEST, check_text, finite, integer
 
 LARGEST = 1 << 20  # bytes of a file
 SHOWN = 50  # characters of a key or a value in a message

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nightshift.cluster import MissingError
 from nightshift.contracts.health import HealthCheck
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from pipelines.doctor.findings import INSTALL, Checks, judge, skip
 from pipelines.doctor.kubernetes import Json, Kubernetes
 from pipelines.environments import SERVICE_ACCOUNT, Site
@@ -84,7 +84,7 @@ ACCOUNTS = (
         RUNS,
         "nightshift-release",
         _LAUNCHER + _RELEASE,
-        f"{INSTALL} (infra/cluster/namespaces/nightshift/release.yaml)",
+        f"{INSTALL} (infra/cluster/namespaces/nightshift/registry/release_record.yaml)",
     ),
     AccountRights(RUNS, TRAINER, _LAUNCHER + _TRAINING, f"{INSTALL} (infra/kubernetes/base/training.yaml)"),
     *(

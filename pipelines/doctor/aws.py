@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nightshift.errors import UnavailableError, UserError, require_extra
+from nightshift.runtime.errors import UnavailableError, UserError, require_extra
 from pipelines.doctor.kubernetes import Json
 from pipelines.doctor.quotas import QuotaDemand, QuotaDemands, QuotaKey, QuotaLimit
 

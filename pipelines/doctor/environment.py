@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from nightshift.contracts.health import CheckStatus, HealthCheck, HealthReport
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 from pipelines.doctor import access, images, limits, nodes, objects, services, stores
 from pipelines.doctor.findings import Checks, failure, run_checks, skip, success, unavailable
 from pipelines.doctor.kubernetes import Kubernetes

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from nightshift.contracts.health import CheckStatus, HealthCheck
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 
 # the command that most fixes name
 INSTALL = "make cloud-install CLOUD=<aws or gcp> ENV=<such as dev>"

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
-from nightshift.errors import UserError, require_extra
+from nightshift.runtime.errors import UserError, require_extra
 from pipelines.doctor import web
 from pipelines.doctor.kubernetes import Json
 from pipelines.doctor.quotas import QuotaDemand, QuotaDemands, QuotaKey, QuotaLimit

@@ -10,7 +10,7 @@ import urllib3
 
 from nightshift.cluster import MissingError
 from nightshift.contracts.health import HealthCheck
-from nightshift.errors import UnavailableError, UserError, may_pass
+from nightshift.runtime.errors import UnavailableError, UserError, may_pass
 from pipelines.doctor.access import RUNS
 from pipelines.doctor.findings import INSTALL, Checks, failure, skip, success
 from pipelines.doctor.kubernetes import Kubernetes

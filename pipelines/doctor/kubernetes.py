@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any, Protocol
 
 from nightshift.cluster import MissingError, call
-from nightshift.errors import UserError, require_extra
+from nightshift.runtime.errors import UserError, require_extra
 
 Json = dict[str, Any]
 TIMEOUT_SECONDS = 10

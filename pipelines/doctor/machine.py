@@ -12,9 +12,9 @@ from importlib import metadata
 from pathlib import Path
 
 from nightshift.contracts.health import HealthCheck, HealthReport
-from nightshift.errors import UnavailableError
-from nightshift.image import image
 from nightshift.local.endpoint import PORT
+from nightshift.runtime.errors import UnavailableError
+from nightshift.runtime.image import image
 from pipelines.doctor.findings import Checks, judge, skip, success
 from pipelines.doctor.nodes import check_driver
 from pipelines.doctor.services import MAX_SKEW

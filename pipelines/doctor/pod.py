@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from nightshift.contracts.health import HealthReport
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 from pipelines.doctor.access import RUNS
 from pipelines.doctor.kubernetes import Json, Kubernetes
 from pipelines.environments import SERVICE_ACCOUNT, Placement, Role, Site

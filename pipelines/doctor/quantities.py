@@ -2,7 +2,7 @@
 
 from decimal import Decimal, InvalidOperation
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 _DECIMAL, _BINARY = "kMGTPE", "KMGTPE"
 UNITS = {"m": Decimal("0.001"), "": Decimal(1)}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nightshift.contracts.health import HealthCheck, HealthReport
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from pipelines.doctor.findings import Checks, failure, run_checks, skip, success
 from pipelines.doctor.kubernetes import Json
 

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from nightshift.cluster import MissingError
 from nightshift.contracts.health import HealthCheck
-from nightshift.errors import UnavailableError, UserError
-from nightshift.telemetry import GATEWAY
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.telemetry import GATEWAY
 from pipelines.doctor.findings import INSTALL, Checks, failure, judge, skip, success, unavailable
 from pipelines.doctor.kubernetes import Kubernetes
 from pipelines.environments import KUBEFLOW_INSIDE, Role, Site

@@ -6,7 +6,7 @@ from nightshift import storage
 from nightshift.cluster import MissingError
 from nightshift.contracts.health import HealthCheck
 from nightshift.contracts.state import ROOTS
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from pipelines.doctor.access import RUNS
 from pipelines.doctor.findings import INSTALL, Checks, failure, success
 from pipelines.doctor.kubernetes import Kubernetes

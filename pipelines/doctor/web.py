@@ -7,7 +7,7 @@ from typing import Any
 import urllib3
 
 from nightshift.cluster import MissingError
-from nightshift.errors import UnavailableError, UserError, may_pass
+from nightshift.runtime.errors import UnavailableError, UserError, may_pass
 
 TIMEOUT_SECONDS = 10
 

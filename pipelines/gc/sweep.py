@@ -14,11 +14,12 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
-from nightshift import registry, release, storage
+from nightshift import registry, storage
 from nightshift.config import Config
 from nightshift.contracts.state import State
-from nightshift.errors import UserError
 from nightshift.local import endpoint
+from nightshift.registry import release_record
+from nightshift.runtime.errors import UserError
 from pipelines import records
 from pipelines.engines.local import runs
 from pipelines.gc.retention import (
@@ -125,7 +126,9 @@ def _remove(plan: RemovalPlan, state: State, use_case: str) -> None:
 
 def _versions(uri: str, use_case: str) -> list[StoredVersion]:
     served = endpoint.find_version(uri, use_case)
-    pinned = ({served: "endpoint"} if served else {}) | release.list_pinned(release.ReleaseRef(uri, use_case))
+    pinned = ({served: "endpoint"} if served else {}) | release_record.list_pinned(
+        release_record.ReleaseRef(uri, use_case)
+    )
     return [
         StoredVersion(
             name=str(version.version),

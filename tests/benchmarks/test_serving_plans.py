@@ -6,7 +6,7 @@
 import pytest
 
 from benchmarks.serving_plans import POINTS, QUANTITIES, REQUESTS, compute_regrets, read_points, select_points
-from nightshift.planning.published import spread
+from nightshift_perf.planning.published import spread
 
 TABLE = read_points(POINTS.read_text().splitlines())
 HELD_OUT = TABLE[1::2]

@@ -17,14 +17,14 @@ from PIL import Image
 from components.features import __main__ as features
 from components.ingestion import __main__ as ingestion
 from components.training import __main__ as training
-from nightshift import splits
 from nightshift.config import Config, parse
-from nightshift.context import StepContext
 from nightshift.contracts import package, tables
 from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Datatype, DecisionRule, Signature, Tensor
-from nightshift.dates import parse_date
-from tests import packages
+from nightshift.data import splits
+from nightshift.data.dates import parse_date
+from nightshift.runtime.context import StepContext
+from nightshift_testkit import packages
 from tests.components import samples
 from tests.components.states import state
 

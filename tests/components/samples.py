@@ -15,10 +15,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from components.scoring import __main__ as scoring
 from nightshift import storage
-from nightshift.context import StepContext
 from nightshift.contracts import package, tables
 from nightshift.contracts.preprocessing import Inputs
-from tests import packages
+from nightshift.runtime.context import StepContext
+from nightshift_testkit import packages
 from tests.components.states import state
 
 Array = npt.NDArray[Any]

@@ -14,8 +14,8 @@ from components.ingestion import __main__ as ingestion
 from components.scoring import __main__ as scoring
 from components.training import __main__ as training
 from nightshift.config import parse
-from nightshift.config.language import LanguageTaskConfig
-from nightshift.context import StepContext
+from nightshift.runtime.context import StepContext
+from nightshift_llm.config import LanguageTaskConfig
 from tests.components.states import state
 
 CONFIG: dict[str, Any] = {

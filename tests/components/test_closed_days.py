@@ -18,11 +18,11 @@ from components.scoring import __main__ as scoring
 from components.training import __main__ as training
 from nightshift import storage
 from nightshift.config import parse
-from nightshift.context import StepContext
 from nightshift.contracts import drift as contract
 from nightshift.contracts import tables
-from nightshift.errors import UserError
-from nightshift.splits import plan
+from nightshift.data.splits import plan
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.tabular import simulator
 from tests.components.states import state
 

@@ -10,10 +10,10 @@ import pytest
 from components.features.__main__ import body as make_features
 from components.features.__main__ import parser
 from nightshift.config import parse
-from nightshift.context import StepContext
 from nightshift.contracts import tables
 from nightshift.contracts.tables import Table
-from nightshift.splits import plan
+from nightshift.data.splits import plan
+from nightshift.runtime.context import StepContext
 from tests.components.ingestion.conftest import CONFIG, DATE, Step
 
 SETTINGS = CONFIG | {"quarantine": {"max_share": 1.0, "max_label_share": 1.0}}

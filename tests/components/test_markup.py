@@ -21,14 +21,14 @@ from rich.console import Console
 from components.drift import evidently_report
 from components.ingestion import core
 from components.reporting import report
-from nightshift import markdown, step, telemetry
 from nightshift.config import parse
 from nightshift.config.policy import DriftLimits
 from nightshift.contracts import section as blocks
 from nightshift.contracts.section import Fact, Page, Row, Section, SectionOutcome, TableColumn
-from nightshift.errors import UserError
-from nightshift.printable import printable, printable_lines
-from nightshift.tasks import columns
+from nightshift.runtime import step, telemetry
+from nightshift.runtime.errors import UserError
+from nightshift.runtime.printable import printable, printable_lines
+from nightshift.tasks import columns, markdown
 from nightshift.tasks.examples import ScoredExample
 from pipelines.cli import page as pages
 from tests.components import samples

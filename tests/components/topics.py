@@ -14,7 +14,7 @@ from nightshift.config.texts import TextTaskConfig
 from nightshift.contracts import package, tables
 from nightshift.contracts.package import Datatype, DecisionRule, Signature, Tensor
 from nightshift.tasks.texts import candidates
-from tests import packages
+from nightshift_testkit import packages
 from tests.components import pictures, samples
 from tests.components.pictures import Weights
 

@@ -14,9 +14,9 @@ import pytest
 
 from nightshift import storage
 from nightshift.contracts import package
-from nightshift.image import ImageName, image
+from nightshift.runtime.image import ImageName, image
 from nightshift.serving.files import DeploymentPointer, pointer_uri, state_uri
-from tests.processes import wait_until
+from nightshift_testkit.processes import wait_until
 
 DOCKERFILE = Path("containers/Dockerfile")
 BUILT = ("base", "serving", "airflow")
@@ -100,7 +100,7 @@ def test_an_image_holds_neither_an_installer_nor_a_compiler_of_its_own(engine: A
 
 
 def test_steps_in_the_image_can_write_files_for_engines(engine: Any) -> None:
-    code = "import gguf; from nightshift.language import llamacpp; llamacpp.library()"
+    code = "import gguf; from nightshift_llm import llamacpp; llamacpp.library()"
     engine.containers.run(image("base"), ["python", "-c", code], remove=True, read_only=True)
 
 

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from kfp import dsl
 
-from nightshift.errors import UserError
-from nightshift.image import image
+from nightshift.runtime.errors import UserError
+from nightshift.runtime.image import image
+from nightshift_testkit.processes import SECONDS, started, wait_until
+from nightshift_testkit.processes import engine as command
 from pipelines import arguments, configs, ir
 from pipelines.engines.local import runs
 from pipelines.engines.local.containers import LABEL, Containers
@@ -20,8 +22,6 @@ from pipelines.engines.local.run import Run
 from pipelines.environments import local
 from tests.e2e.command import newest, nightshift
 from tests.pipelines.samples import Silent, compiled, compiled_file
-from tests.processes import SECONDS, started, wait_until
-from tests.processes import engine as command
 
 DATE = "2025-06-30"
 MEMORY = "import time; block = bytearray(1 << 30); time.sleep(1)"
@@ -57,7 +57,7 @@ BUSY = (
 
 
 def test_a_step_that_is_its_containers_first_process_ends_when_it_is_asked_to(engine: Any) -> None:
-    code = f"import hashlib; from nightshift.step import StepParser, run; {BUSY}"
+    code = f"import hashlib; from nightshift.runtime.step import StepParser, run; {BUSY}"
     container = engine.containers.run(image("base"), ["python", "-c", code], detach=True)
     try:
         wait_until(lambda: b"ready" in container.logs(), "the step runs")

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from tests.cluster.samples import named
+from nightshift_testkit.cluster.samples import named
 from tests.infra.charts import CHARTS, merge_values, read_objects, real, values
 from tests.infra.rebuilt import rebuilt
 

@@ -16,9 +16,9 @@ import yaml  # noqa: E402
 from airflow.dag_processing.dagbag import DagBag  # noqa: E402
 from airflow.sdk import DAG  # noqa: E402
 
+from nightshift_testkit.kubeflow import Kubeflow, serve  # noqa: E402
 from tests.dags.person import CONFIG, DATE, ByHand, nightshift, require_steps  # noqa: E402
 from tests.dags.samples import DAGS, Load, Shipped  # noqa: E402
-from tests.kubeflow import Kubeflow, serve  # noqa: E402
 
 
 def parse_dags(patch: pytest.MonkeyPatch, folder: Path, **variables: str) -> dict[str, DAG]:

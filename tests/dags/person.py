@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.processes import wait_until
+from nightshift_testkit.processes import wait_until
 
 DATE, DRIFTED, NEXT = (str(date(2025, 6, 30) + timedelta(days=day)) for day in range(3))
 CONFIG: dict[str, Any] = {

@@ -13,7 +13,7 @@ from airflow.serialization.decoders import decode_timetable
 from airflow.serialization.encoders import encode_timetable
 from airflow.timetables.base import TimeRestriction
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from pipelines.engines.airflow.dags import cron_schedule
 from pipelines.engines.airflow.operators.alerts import report_failure
 from pipelines.engines.airflow.operators.context import AirflowSettings

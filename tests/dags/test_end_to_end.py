@@ -15,7 +15,7 @@ import httpx
 import pytest
 import yaml
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from pipelines import configs
 from pipelines.engines.airflow import standalone
 from tests.dags.person import (

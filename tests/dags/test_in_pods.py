@@ -19,21 +19,21 @@ import psycopg2
 import pytest
 import yaml
 
-from nightshift.image import image
+from nightshift.runtime.image import image
+from nightshift_testkit import postgresql, tracking
+from nightshift_testkit.cluster import docker
+from nightshift_testkit.cluster.cluster import Cluster, running
+from nightshift_testkit.cluster.kinds import POD
+from nightshift_testkit.cluster.samples import named
+from nightshift_testkit.cluster.services import Service, proxy
+from nightshift_testkit.processes import started
+from nightshift_testkit.servers import free_port
 from pipelines import environments
 from pipelines.engines.airflow import standalone
 from pipelines.engines.airflow.operators.kubernetes import USER
-from tests import postgresql, tracking
-from tests.cluster import docker
-from tests.cluster.cluster import Cluster, running
-from tests.cluster.kinds import POD
-from tests.cluster.samples import named
-from tests.cluster.services import Service, proxy
 from tests.dags import chart
 from tests.dags.person import CONFIG, DATE, PYTHON, ROOT, Airflow, ByHand, until
 from tests.infra.charts import REAL
-from tests.processes import started
-from tests.servers import free_port
 
 NAMESPACE = "kubeflow"
 PAST = str(date.fromisoformat(DATE) - timedelta(days=1))

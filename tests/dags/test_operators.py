@@ -18,6 +18,8 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
 
 from nightshift import storage
+from nightshift_testkit.kubeflow import Kubeflow
+from nightshift_testkit.processes import SECONDS, content, wait_until
 from pipelines import configs, ir
 from pipelines.engines.airflow import interpreter
 from pipelines.engines.airflow.operators import alerts, assets, backfill, context
@@ -26,8 +28,6 @@ from pipelines.engines.airflow.operators.links import MODEL, REPORT
 from pipelines.engines.airflow.operators.process import StepOperator
 from tests.dags.samples import Load, compiled
 from tests.dags.samples import context as of_run
-from tests.kubeflow import Kubeflow
-from tests.processes import SECONDS, content, wait_until
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -349,7 +349,7 @@ def test_a_run_on_kubeflow_is_submitted_once_and_waited_for(load: Load, kubeflow
 
 
 def test_the_trigger_outlasts_a_server_that_is_away_and_tells_the_runs_end(load: Load, kubeflow: Kubeflow) -> None:
-    from tests.kubeflow import Failure
+    from nightshift_testkit.kubeflow import Failure
 
     task, inside = kubeflow_run(load, kubeflow.url)
     with pytest.raises(TaskDeferred) as deferred:

@@ -15,14 +15,14 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kubernetes.client import models as k8s
 
+from nightshift_testkit.cluster.cluster import Cluster, running
+from nightshift_testkit.cluster.kinds import POD
+from nightshift_testkit.cluster.runtimes import ProcessRuntime
+from nightshift_testkit.cluster.samples import named
+from nightshift_testkit.processes import SECONDS, content, wait_until
 from pipelines.engines.airflow.operators.kubernetes import PodPreemptedError, failure
-from tests.cluster.cluster import Cluster, running
-from tests.cluster.kinds import POD
-from tests.cluster.runtimes import ProcessRuntime
-from tests.cluster.samples import named
 from tests.dags.samples import Load
 from tests.dags.samples import context as of_run
-from tests.processes import SECONDS, content, wait_until
 
 NAMESPACE = "kubeflow"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 from pipelines import configs
 from pipelines.engines.airflow import standalone
 from tests.dags.samples import DAGS, Load

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes import client
 
-from nightshift.step import MESSAGE
+from nightshift.runtime.step import MESSAGE
 from pipelines import arguments, ir
 from pipelines.engines.airflow.operators.context import logical_date
 from tests.dags.samples import Load, Shipped, changed, context, use_case

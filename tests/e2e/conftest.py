@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from nightshift_testkit.prometheus import pushgateway
 from tests.e2e.nights import DRIFTED, STABLE, TRAINED, Nights, config
-from tests.prometheus import pushgateway
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from nightshift.telemetry import GATEWAY
+from nightshift.runtime.telemetry import GATEWAY
 from pipelines import configs
 from tests.e2e import command
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import numpy as np
 import pandas as pd
 
-from nightshift.splits import Days
+from nightshift.data.splits import Days
 
 Make = Callable[[Path, Days, np.random.Generator], None]
 

@@ -1,7 +1,7 @@
 """Runs that are submitted and scheduled, carried out as pods on the stand-in of a cluster, under our manifests.
 
 Their pods are processes of this machine, without GPUs, so runs are started with `device=cpu`. What carries them out is
-`tests/kubeflow_runs/`, and no Kubeflow.
+`packages/testkit/nightshift_testkit/kubeflow_runs/`, and no Kubeflow.
 """
 
 import json
@@ -20,26 +20,25 @@ from kubernetes import client
 
 from nightshift import registry
 from nightshift.cluster.kubeflow import Definition
+from nightshift_testkit import s3, tracking
+from nightshift_testkit.cluster.cluster import Cluster, running
+from nightshift_testkit.cluster.kinds import POD
+from nightshift_testkit.cluster.samples import named
+from nightshift_testkit.cluster.services import Service, proxy
+from nightshift_testkit.kubeflow import Kubeflow, serve
+from nightshift_testkit.kubeflow_runs import spec
+from nightshift_testkit.kubeflow_runs.launcher import SIGNED
+from nightshift_testkit.kubeflow_runs.pods import Wanted
+from nightshift_testkit.kubeflow_runs.records import recording
+from nightshift_testkit.kubeflow_runs.runtime import StepRuntime
+from nightshift_testkit.kubeflow_runs.workflows import NAMESPACE, Argo, Workflow
+from nightshift_testkit.processes import engine, wait_until
 from pipelines import arguments
 from pipelines.compiling import PIPELINES
 from pipelines.environments import AWS, GCP, Role
-from tests import tracking
-from tests.cluster.cluster import Cluster, running
-from tests.cluster.kinds import POD
-from tests.cluster.samples import named
-from tests.cluster.services import Service, proxy
 from tests.e2e.nights import GROUP, TRAINED, Nights
 from tests.e2e.nights import config as small_world
-from tests.kubeflow import Kubeflow, serve
-from tests.kubeflow_runs import spec
-from tests.kubeflow_runs.launcher import SIGNED
-from tests.kubeflow_runs.pods import Wanted
-from tests.kubeflow_runs.records import recording
-from tests.kubeflow_runs.runtime import StepRuntime
-from tests.kubeflow_runs.workflows import NAMESPACE, Argo, Workflow
-from tests.nightshift import s3
 from tests.pipelines.engines.kubeflow.test_exporter import exporting
-from tests.processes import engine, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(GROUP)]
 

@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 from nightshift.cluster.kubeflow import KubeflowApi, KubeflowTarget
+from nightshift_testkit.kubeflow import Kubeflow, serve
+from nightshift_testkit.metrics import Query, base, documented, panels
+from nightshift_testkit.processes import wait_until
+from nightshift_testkit.prometheus import running
 from tests.e2e.nights import GROUP, STABLE, TRAINED, Nights
-from tests.kubeflow import Kubeflow, serve
-from tests.metrics import Query, base, documented, panels
 from tests.pipelines.engines.kubeflow.test_exporter import exporting
 from tests.pipelines.engines.kubeflow.test_exporter import nightshift as on_kubeflow
-from tests.processes import wait_until
-from tests.prometheus import running
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(GROUP)]
 
@@ -94,7 +94,7 @@ def ask(prometheus: str, expression: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "panel",  # those of a gateway: tests/nightshift/gateway/test_dashboard.py
+    "panel",  # those of a gateway: packages/llm/tests/gateway/test_dashboard.py
     [panel for panel in panels() if not re.search("DCGM|nightshift_gateway", panel.expression)],
     ids=lambda p: p.title,
 )

@@ -7,11 +7,11 @@ import yaml
 
 from nightshift import storage
 from nightshift.contracts.state import ROOTS
+from nightshift_testkit import s3
 from pipelines import arguments
 from pipelines.environments import AWS_TRY, GCP_TRY, Site
 from tests.e2e.command import newest, nightshift
 from tests.e2e.nights import config as small_world
-from tests.nightshift import s3
 
 
 @pytest.mark.parametrize("site", [AWS_TRY, GCP_TRY], ids=lambda site: site.name)

@@ -33,7 +33,7 @@ LOSSES = """
 import sys
 from nightshift import tasks
 from nightshift.contracts import tables
-from nightshift.dates import parse_date
+from nightshift.data.dates import parse_date
 table, day = tables.read_table(sys.argv[1]), parse_date(sys.argv[3])
 (losses,) = tasks.find("reading-density").release.losses(table, day, [sys.argv[2]])
 print(table.partition(day).rows, len(losses), losses.min(), losses.max())

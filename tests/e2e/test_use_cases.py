@@ -21,7 +21,7 @@ from nightshift import storage
 from nightshift.config import parse
 from nightshift.contracts import package
 from nightshift.contracts.tables import read_table
-from nightshift.splits import plan
+from nightshift.data.splits import plan
 from nightshift.tabular.inputs import FrameScorer
 from pipelines import configs
 from tests.e2e.command import nightshift

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from infra import terraform
-from nightshift.image import image
+from nightshift.runtime.image import image
 from pipelines.images import EXAMPLE_REGISTRY
 from tests.infra.plans import Json
 

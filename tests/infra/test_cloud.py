@@ -22,12 +22,12 @@ from infra.cloud import answers as questions
 from infra.cloud import asking, core, rendering
 from infra.cloud.answers import Cloud, GpuChoices, NightlySchedule, Provisioning
 from infra.terraform import INFRA
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
+from nightshift_testkit.servers import serving
 from pipelines.images import EXAMPLE_REGISTRY
 from tests.infra import kustomize, rendered
 from tests.infra.charts import CHARTS, ROOT
 from tests.infra.plans import Json, resources
-from tests.servers import serving
 
 each_example = pytest.mark.parametrize("name", rendered.NAMES)
 each_cloud = pytest.mark.parametrize("cloud", list(Cloud))

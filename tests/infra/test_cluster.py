@@ -14,13 +14,13 @@ import pytest
 import yaml
 
 from infra.cluster import core
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
+from nightshift_testkit import tracking
+from nightshift_testkit.cluster.kinds import BINDING, ROLE
+from nightshift_testkit.cluster.rbac import Action, User, allowed
+from nightshift_testkit.cluster.store import Store
 from pipelines.environments import AWS, GCP, GPU, SITES, STATE, Role
 from pipelines.images import PUSHED_IMAGES
-from tests import tracking
-from tests.cluster.kinds import BINDING, ROLE
-from tests.cluster.rbac import Action, User, allowed
-from tests.cluster.store import Store
 from tests.infra import checks, kustomize
 from tests.infra.charts import CHARTS, FOLDER, ROOT, Json, values
 from tests.infra.test_kubernetes import FOLDER as KUBERNETES

@@ -15,7 +15,7 @@ from infra import terraform
 from infra.costs import core
 from infra.costs.__main__ import estimate, main, show, table_of
 from nightshift.costs.prices import read_machines
-from nightshift.errors import UnavailableError
+from nightshift.runtime.errors import UnavailableError
 
 Json = dict[str, Any]
 CLOUDS = ("aws", "gcp")

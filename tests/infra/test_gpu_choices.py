@@ -19,12 +19,12 @@ from infra.cloud.answers import EnvironmentAnswers
 from infra.cloud.rendering import Infrastructure
 from infra.cluster import core as cluster
 from infra.terraform import INFRA
-from nightshift.errors import UserError
-from nightshift.neural import collectives
+from nightshift.models.neural import collectives
+from nightshift.runtime.errors import UserError
+from nightshift_testkit.cluster import kinds, security
+from nightshift_testkit.cluster.cluster import CRDS
+from nightshift_testkit.cluster.validation import validate
 from pipelines.environments import GPU, SITES, Role
-from tests.cluster import kinds, security
-from tests.cluster.cluster import CRDS
-from tests.cluster.validation import validate
 from tests.infra import kustomize
 from tests.infra.charts import CHARTS, FOLDER, HELM, NOT_AT_HAND, REAL, Json, real, values
 

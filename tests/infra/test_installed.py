@@ -21,14 +21,14 @@ import yaml
 
 from infra.cloud.answers import Cloud, EnvironmentAnswers, GpuChoices, Provisioning
 from infra.cluster import core
+from nightshift_testkit.cluster.cluster import CRDS, Cluster, running
+from nightshift_testkit.cluster.kinds import EVENT
+from nightshift_testkit.cluster.runtimes import Container, Ended
+from nightshift_testkit.processes import wait_until
 from pipelines.environments import SITES, Role
-from tests.cluster.cluster import CRDS, Cluster, running
-from tests.cluster.kinds import EVENT
-from tests.cluster.runtimes import Container, Ended
 from tests.infra import rendered
 from tests.infra.charts import CHARTS, FOLDER, REAL, ROOT, Json, read_objects
 from tests.infra.rebuilt import NAMED_ONLY, rebuilt
-from tests.processes import wait_until
 
 pytestmark = [
     pytest.mark.skipif(not REAL.exists(), reason="needs the facts of the charts in ../shared/charts"),

@@ -12,9 +12,9 @@ import yaml
 
 from components.training import trainjob
 from nightshift.cluster.kubeflow import MOUNTED_FILE
-from nightshift.neural.preemption import SHUTDOWN_SECONDS
+from nightshift.models.neural.preemption import SHUTDOWN_SECONDS
+from nightshift_testkit.cluster import security
 from pipelines.environments import GPU, SERVICE_ACCOUNT, SHARED_MEMORY, SITES, Role, Site
-from tests.cluster import security
 from tests.infra import checks
 from tests.infra.edges import needs
 

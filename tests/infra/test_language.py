@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.cluster import CRDS
-from tests.cluster.kinds import custom
-from tests.cluster.validation import validate
+from nightshift_testkit.cluster.cluster import CRDS
+from nightshift_testkit.cluster.kinds import custom
+from nightshift_testkit.cluster.validation import validate
 from tests.infra.test_kubernetes import FOLDER, objects
 
 OBJECTS = {(value["kind"], value["metadata"]["name"]): value for value in objects(FOLDER / "language")}

@@ -9,14 +9,26 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from nightshift.gateway.__main__ import PORT as GATEWAY_PORT
 from nightshift.local.endpoint import PORT
+from nightshift_llm.gateway.__main__ import PORT as GATEWAY_PORT
+from nightshift_testkit.metrics import (
+    FOLDER,
+    GATEWAY_PAGE,
+    PAGE,
+    ROOT,
+    Query,
+    base,
+    dashboards,
+    documented,
+    of_gpus,
+    panels,
+    rules,
+)
+from nightshift_testkit.prometheus import program
 from pipelines.arguments import COMPILED
 from pipelines.cli.__main__ import parse_command_line
 from pipelines.environments import KUBEFLOW_INSIDE, SITES, Role
 from tests.infra import checks
-from tests.metrics import FOLDER, GATEWAY_PAGE, PAGE, ROOT, Query, base, dashboards, documented, of_gpus, panels, rules
-from tests.prometheus import program
 
 ALERTS = [Query(rule["alert"], rule["expr"]) for rule in rules()]
 OF_THE_PROCESS = {"process_resident_memory_bytes", "process_cpu_seconds_total"}

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from infra.terraform import INFRA
+from nightshift_testkit.metrics import rules
 from pipelines.environments import GPU, SITES, Role
 from tests.infra.checks import CLOUDS
 from tests.infra.edges import here
 from tests.infra.edges.model import CHARTS, Json
 from tests.infra.test_cluster import named, of_kind
-from tests.metrics import rules
 from tests.test_docs import PAGES
 
 # options that are followed by their value

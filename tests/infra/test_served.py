@@ -12,13 +12,13 @@ from kubernetes import client, config
 from components.release.targets import VersionShare
 from components.release.targets.kserve_raw import PRIORITY, KServeRawDeployment, RawDeploymentSettings
 from infra.terraform import INFRA
-from nightshift.errors import UserError
 from nightshift.registry import Version
+from nightshift.runtime.errors import UserError
+from nightshift_testkit.cluster import security
+from nightshift_testkit.cluster.cluster import CRDS, Cluster, running
+from nightshift_testkit.cluster.kinds import DEPLOYMENT, Json, Kind
+from nightshift_testkit.cluster.operations import is_ready
 from pipelines.environments import AWS, SERVICE_ACCOUNT, Role
-from tests.cluster import security
-from tests.cluster.cluster import CRDS, Cluster, running
-from tests.cluster.kinds import DEPLOYMENT, Json, Kind
-from tests.cluster.operations import is_ready
 from tests.components.release.targets.kserve_raw import NAME, deployment
 from tests.infra import kustomize
 from tests.infra.test_installed import Idle

@@ -9,7 +9,7 @@ import pytest
 
 from components.training.trainjob import LAUNCHER
 from infra.terraform import INFRA
-from nightshift.neural.preemption import SHUTDOWN_SECONDS
+from nightshift.models.neural.preemption import SHUTDOWN_SECONDS
 
 SRUN = """#!/bin/bash
 wait=60 kill=1 # as a cluster may have set it

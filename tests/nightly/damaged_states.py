@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks import figures
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.tabular.online import snapshot
 from nightshift.tabular.online.embedded import Embedded
 from nightshift.tabular.online.repair import repair

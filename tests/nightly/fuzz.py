@@ -30,8 +30,8 @@ from nightshift.serving import files
 from nightshift.tabular.online import snapshot
 from nightshift.tabular.online.embedded import Embedded
 from nightshift.tabular.online.event import Event, EventParser
-from tests.processes import SECONDS, read_memory, started, wait_until
-from tests.servers import free_port
+from nightshift_testkit.processes import SECONDS, read_memory, started, wait_until
+from nightshift_testkit.servers import free_port
 
 PIPELINED = 40  # requests of a connection
 PROBES = 50

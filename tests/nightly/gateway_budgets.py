@@ -19,16 +19,16 @@ from pathlib import Path
 
 from benchmarks import figures
 from benchmarks.gateway.__main__ import free_ports, wait_for
-from nightshift.gateway.budgets import NOTHING, Amount, KeyBudget, Limits, Outcome
-from nightshift.gateway.keys import ANYONE, NANODOLLARS
-from nightshift.gateway.ledger import Ledger, TokenUsage
-from nightshift.gateway.ledger_file import read_report
 from nightshift.http.client import ServerAddress
 from nightshift.http.pool import ConnectionPool
 from nightshift.http.transport import allow_connections
+from nightshift_llm.gateway.budgets import NOTHING, Amount, KeyBudget, Limits, Outcome
+from nightshift_llm.gateway.keys import ANYONE, NANODOLLARS
+from nightshift_llm.gateway.ledger import Ledger, TokenUsage
+from nightshift_llm.gateway.ledger_file import read_report
+from nightshift_testkit.servers import free_port
 from tests.nightly.gateway_faults import run_gateway, simulate
 from tests.nightly.gateway_streams import CheckedStream, StreamEnd, read_stream
-from tests.servers import free_port
 
 DAY = 20_000 * 86_400.0
 OPEN = 64  # requests of the simulation that are in progress at once

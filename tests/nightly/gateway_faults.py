@@ -16,15 +16,15 @@ import httpx
 
 from benchmarks import figures
 from benchmarks.gateway.__main__ import free_ports, wait_for
-from nightshift.gateway.fleet import Address, EngineReplica, Lease
-from nightshift.gateway.prefixes import hash_prefixes
-from nightshift.gateway.routing import choose
 from nightshift.http.transport import allow_connections
+from nightshift_llm.gateway.fleet import Address, EngineReplica, Lease
+from nightshift_llm.gateway.prefixes import hash_prefixes
+from nightshift_llm.gateway.routing import choose
+from nightshift_testkit.processes import read_memory, started, wait_until
+from nightshift_testkit.servers import free_port
 from tests.nightly.gateway_streams import CheckedStream, StreamEnd, read_streams
-from tests.processes import read_memory, started, wait_until
-from tests.servers import free_port
 
-SIMULATED = [sys.executable, "-m", "tests.nightshift.gateway.simulated"]
+SIMULATED = [sys.executable, "-m", "nightshift_testkit.engines.simulated"]
 Process = subprocess.Popen[bytes]
 REPLICAS = 32
 WARM = 0.5  # share of the prompts after which memory may not grow
@@ -140,7 +140,7 @@ def run_gateway(
     """Run a gateway, and wait until its replicas answer; yields its port and process. It is killed at the end."""
     port = port or free_port()
     replicas = [word for url in urls for word in ("--replica", url)]
-    command = [sys.executable, "-m", "nightshift.gateway", "--port", str(port), *replicas, *words]
+    command = [sys.executable, "-m", "nightshift_llm.gateway", "--port", str(port), *replicas, *words]
     with started(command, stderr=stderr) as process:
         wait_until(lambda: is_ready(port, len(urls)), "the gateway is ready", pause=0.1)
         yield port, process

@@ -19,16 +19,16 @@ from pathlib import Path
 from benchmarks import figures
 from benchmarks.gateway.__main__ import free_ports, wait_for
 from benchmarks.gateway.routers import answers
-from nightshift.gateway.ledger import Ledger
-from nightshift.gateway.ledger_file import read_report
 from nightshift.http.client import ServerAddress
 from nightshift.http.pool import ConnectionPool
 from nightshift.http.transport import allow_connections
+from nightshift_llm.gateway.ledger import Ledger
+from nightshift_llm.gateway.ledger_file import read_report
+from nightshift_testkit.engines.simulated import ODD
+from nightshift_testkit.servers import free_port
 from tests.nightly.gateway_budgets import describe_key
 from tests.nightly.gateway_faults import SIMULATED, run_gateway
 from tests.nightly.gateway_streams import CheckedStream, StreamEnd, read_stream
-from tests.nightshift.gateway.simulated import ODD
-from tests.servers import free_port
 
 CLIENTS, TOKENS, ODD_SHARE, BUSY_SHARE = 64, 6, 0.02, 0.03
 DECODE = ("0.001", "0.001", "0.001", "0.02")  # seconds a token; the last replica is slow

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from kfp import dsl
 
+from nightshift_testkit.processes import engine, started
 from tests.pipelines.samples import compiled_file, shell
-from tests.processes import engine, started
 
 EXPECTED = ("stopped", "ended while Python started", "was done before the signal")
 LIMIT_S = 120  # what a run may take to end on a loaded machine

@@ -31,9 +31,9 @@ import yaml
 from rich.console import Console
 
 from benchmarks import figures
-from nightshift.context import StepContext
 from nightshift.contracts.section import PAGE, SUFFIX
 from nightshift.contracts.state import DeploymentTarget
+from nightshift.runtime.context import StepContext
 from nightshift.tasks.tabular import simulator
 from pipelines import arguments
 from pipelines.cli.progress import RunProgress
@@ -68,7 +68,7 @@ LIBRARIES = (
     "sklearn.linear_model",
     "torch._dynamo",
     "torch.onnx",
-    "nightshift.neural.checkpoints",
+    "nightshift.models.neural.checkpoints",
     "onnxruntime",
     "jinja2",
 )

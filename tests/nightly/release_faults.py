@@ -30,23 +30,24 @@ import pandas as pd
 from benchmarks import figures
 from components.release.targets import factory, rollout
 from components.release.targets.local import Local
-from nightshift import registry, release, storage
+from nightshift import registry, storage
 from nightshift.contracts import package
-from nightshift.contracts.release import Action, Entry, Release, Stage
+from nightshift.contracts.release_record import Action, Entry, Release, Stage
 from nightshift.local import endpoint, processes
-from nightshift.release import ReleaseRef
+from nightshift.registry import release_record
+from nightshift.registry.release_record import ReleaseRef
 from nightshift.serving import files
 from nightshift.tabular.inputs import FrameScorer
 from nightshift.tabular.online import snapshot
 from nightshift.tabular.windows import DAY
 from nightshift.tasks.tabular.features.core import numeric_inputs
+from nightshift_testkit import redis
+from nightshift_testkit.processes import engine, wait_until
+from nightshift_testkit.servers import free_port
 from pipelines.cli.__main__ import parse_command_line
 from pipelines.environments import local
-from tests import redis
 from tests.nightshift.serving.events import CHOSEN, model, raw
 from tests.nightshift.tabular.online.streams import Labeled, event, offline, written
-from tests.processes import engine, wait_until
-from tests.servers import free_port
 
 NAME, VERSIONS, CLIENTS, CUSTOMERS = "fraud", 3, 8, 800
 PAST = 4  # days of the snapshot
@@ -157,7 +158,7 @@ class SupervisedEndpoint:
             args.command(args)
 
     def read_record(self) -> Release:
-        record = release.read(self.ref)
+        record = release_record.read(self.ref)
         assert record
         return record
 
@@ -196,7 +197,7 @@ def write_workspace(workspace: Path) -> list[str]:
         uri = model(workspace / f"model-{number}", slope=0.01 * number)
         tags = {"train_first": "2024-03-01", "train_last": f"2024-03-{number:02}"}
         uris.append(registry.register(server.root, NAME, uri, tags).uri)
-        release.promote(server.ref, number)
+        release_record.promote(server.ref, number)
     (folder := workspace / "lake" / NAME / "online" / "date=2024-03-04").mkdir(parents=True)
     known = [event((3 * DAY + owner, owner, owner, 100, None), owner, CHOSEN) for owner in range(CUSTOMERS)]
     written(known, CHOSEN, PAST, str(folder))
@@ -293,7 +294,7 @@ class Faults:
         self._server.command("promote", str(live % VERSIONS + 1))
 
     def roll_back(self) -> None:
-        if release.predecessor(self._server.ref, self._server.read_record()) is None:
+        if release_record.predecessor(self._server.ref, self._server.read_record()) is None:
             self.promote()
         self._server.command("rollback")
 
@@ -341,12 +342,14 @@ class Faults:
             parts = [(live, 0.5), (second, 0.5)]
             shares = [factory.build_share(self._server.state.lake, version, share) for version, share in parts]
             rollout(Local(self._server.state, NAME), shares)
-            versions = [release.describe(version).model_copy(update={"traffic": share}) for version, share in parts]
+            versions = [
+                release_record.describe(version).model_copy(update={"traffic": share}) for version, share in parts
+            ]
             now = datetime.now(UTC)
             return Entry(stage=Stage.CANARY, versions=versions, action=Action.ADVANCED, since=now, by="benchmark")
 
         with registry.lock(self._server.root):
-            release.change(self._server.ref, begin)
+            release_record.change(self._server.ref, begin)
         time.sleep(self._random.uniform(0, 1))
         self._server.command("release", "abort")
 

@@ -20,8 +20,8 @@ from benchmarks.serving import model
 from components.loadtest.client import Client, encode
 from components.loadtest.core import LoadSample
 from nightshift.stats.latency import poisson_schedule
+from nightshift_testkit.processes import read_memory, wait_until
 from tests.nightly.fuzz import run_server
-from tests.processes import read_memory, wait_until
 
 ROUND_SECONDS = 10.0  # seconds of load between two looks at the memory
 WARM = 0.2  # share of the time after which memory may not grow

@@ -11,12 +11,12 @@ import pytest
 
 from nightshift.cluster import ACCOUNT
 from nightshift.cluster.kubeflow import Definition
+from nightshift_testkit.kubeflow_runs import launcher, spec
 from pipelines import arguments, configs, ir
 from pipelines.compiling import PIPELINES
 from pipelines.engines.local import runs
 from pipelines.environments import AWS, GCP, LOCAL, SITES, Site, local
 from pipelines.ir import Retry
-from tests.kubeflow_runs import launcher, spec
 from tests.pipelines.samples import shipped
 
 Compile = Callable[[Site, Path], list[Path]]

@@ -10,15 +10,15 @@ import pytest
 
 from components.loadtest import server
 from nightshift.contracts.loadtest import ServerSettings
-from nightshift.errors import UnavailableError, UserError
-from nightshift.interpreter import isolate
-from nightshift.profiler import tuning
-from nightshift.profiler.pairs import BenchmarkProcess
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.interpreter import isolate
+from nightshift_perf import tuning
+from nightshift_perf.pairs import BenchmarkProcess
+from nightshift_testkit.processes import SECONDS
 from pipelines import ir
 from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.warm import Forks, ForkServer
 from tests.pipelines.samples import compiled_file, one_step
-from tests.processes import SECONDS
 
 # names of Python, of a library, and of the project
 NAMES = ["queue.py", "json.py", "random.py", "numpy/__init__.py", "components/__init__.py", "pipelines/__init__.py"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from pipelines import arguments
 from pipelines.environments import Role, site
 from pipelines.images import PUSHED_IMAGES

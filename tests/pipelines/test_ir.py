@@ -8,7 +8,7 @@ import pytest
 import yaml
 from kfp import dsl, kubernetes
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from pipelines import ir
 from pipelines.commands import Commands
 from tests.pipelines.samples import compiled, copy, shell, typed, write

@@ -16,8 +16,8 @@ from components.release.targets.factory import TOKEN
 from nightshift.cluster import ACCOUNT
 from nightshift.contracts.state import ROOTS
 from nightshift.costs.prices import MACHINE, find_price
-from nightshift.errors import UserError
-from nightshift.telemetry import GATEWAY, PIPELINE
+from nightshift.runtime.errors import UserError
+from nightshift.runtime.telemetry import GATEWAY, PIPELINE
 from pipelines import arguments, ir
 from pipelines.compiling import PIPELINES
 from pipelines.engines.local import runs

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from pipelines import configs
 from pipelines.configs import strict_yaml
 

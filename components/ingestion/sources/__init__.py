@@ -11,10 +11,11 @@ from components.ingestion.sources.lakehouse import DeltaSnapshot, IcebergSnapsho
 from components.ingestion.sources.protocol import EventSource
 from components.ingestion.sources.simulated import Simulated
 from components.ingestion.sources.sql import QuerySource
-from nightshift import databases, storage, tasks
+from nightshift import storage, tasks
 from nightshift.config import Config
 from nightshift.config.columns import Holds
-from nightshift.errors import UserError
+from nightshift.data import databases
+from nightshift.runtime.errors import UserError
 
 SIMULATOR = "simulator"
 

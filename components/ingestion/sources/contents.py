@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from components.ingestion.sources.protocol import EventSource, RawRows
 from nightshift import storage
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.storage import clouds
 
 if TYPE_CHECKING:

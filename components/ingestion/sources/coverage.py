@@ -4,8 +4,8 @@ from datetime import date, timedelta
 
 from components.ingestion.sources.protocol import EventSource
 from nightshift.config import Config
-from nightshift.errors import UserError
-from nightshift.splits import Days, lookback
+from nightshift.data.splits import Days, lookback
+from nightshift.runtime.errors import UserError
 
 
 def require_days(source: EventSource, config: Config, days: Days) -> None:

@@ -14,7 +14,7 @@ from components.ingestion.sources.protocol import RawRows
 from nightshift import storage
 from nightshift.config import Config
 from nightshift.config.columns import Holds
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from components.ingestion.sources.protocol import RawRows
 from nightshift import storage
 from nightshift.config import Config
-from nightshift.errors import UnavailableError, UserError, require_extra
-from nightshift.step import log
+from nightshift.runtime.errors import UnavailableError, UserError, require_extra
+from nightshift.runtime.step import log
 from nightshift.storage import conditional
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from zoneinfo import ZoneInfo
 
 from components.ingestion.sources.protocol import RawRows
 from nightshift import storage
-from nightshift.arrow import to_frame
 from nightshift.config import Config
-from nightshift.errors import UnavailableError, UserError, require_extra
+from nightshift.data.arrow import to_frame
+from nightshift.runtime.errors import UnavailableError, UserError, require_extra
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,8 @@ import numpy as np
 from components.ingestion.sources.protocol import RawRows
 from nightshift import storage
 from nightshift.config import Config
-from nightshift.databases import Database
-from nightshift.errors import UnavailableError
+from nightshift.data.databases import Database
+from nightshift.runtime.errors import UnavailableError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from components.release.verdicts import RequestFigures
 from nightshift import storage
-from nightshift.errors import UnavailableError, UserError
 from nightshift.registry import Version
+from nightshift.runtime.errors import UnavailableError, UserError
 
 TOLERANCE = 1e-4  # difference of a score: another processor adds up in another order
 MAX_ATTEMPTS, ASK_SECONDS = 4, 5.0  # so far apart; together longer than one that was replaced is still asked

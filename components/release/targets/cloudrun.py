@@ -28,7 +28,7 @@ from components.release.targets import (
 )
 from components.release.targets.google_cloud import POLLING, Api, ResourceMissingError
 from nightshift import storage
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 
 LABEL = "nightshift"
 PORT = 8080

@@ -14,9 +14,9 @@ import urllib3
 from components.release.targets import BadVersionError, NoAnswerError, ReleaseTarget, VersionShare
 from nightshift.contracts.state import DeploymentTarget as Kind
 from nightshift.contracts.state import State
-from nightshift.errors import UnavailableError, UserError, check_names, may_pass
 from nightshift.local import examples
 from nightshift.registry import Version
+from nightshift.runtime.errors import UnavailableError, UserError, check_names, may_pass
 
 TIMEOUT_SECONDS = 10
 TOKEN = "NIGHTSHIFT_SERVING_TOKEN"  # noqa: S105 the name of the variable that holds it

@@ -11,7 +11,7 @@ from google.api_core.retry import Retry, if_exception_type
 from google.auth.exceptions import GoogleAuthError, TransportError
 
 from components.release.targets import BadVersionError
-from nightshift.errors import UnavailableError, UserError, may_pass
+from nightshift.runtime.errors import UnavailableError, UserError, may_pass
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 CALL_SECONDS = 60.0

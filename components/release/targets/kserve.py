@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from components.release.targets import GPU, BadVersionError, VersionShare
 from nightshift import cluster
 from nightshift.cluster import FULL, MissingError
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 
 GROUP = "serving.kserve.io"
 DEPLOYMENTS = {"group": "apps", "version": "v1", "plural": "deployments"}

@@ -36,7 +36,7 @@ from components.release.targets.kserve import (
     notes,
 )
 from nightshift.contracts.loadtest import UTILIZATION
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 SERVICES = {"group": GROUP, "version": "v1beta1", "plural": "inferenceservices"}
 PORT, TOKEN = 8321, "/etc/nightshift/token"

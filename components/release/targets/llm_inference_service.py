@@ -43,7 +43,7 @@ from components.release.targets.kserve import (
 )
 from components.release.targets.vllm_metrics import Query
 from components.release.verdicts import RequestFigures
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 
 SERVICES = {"group": GROUP, "version": "v1alpha2", "plural": "llminferenceservices"}
 WEIGHTS = 10_000  # sum of the versions' weights

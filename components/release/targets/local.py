@@ -10,10 +10,10 @@ from typing import Any
 from components.release.targets import TOLERANCE, BadVersionError, VersionShare
 from nightshift import registry
 from nightshift.contracts.state import State
-from nightshift.errors import UnavailableError, UserError
 from nightshift.http.client import NO_HEADERS
 from nightshift.local import endpoint, examples, processes
-from nightshift.progress import Patience, Progress, cpu_seconds
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.progress import Patience, Progress, cpu_seconds
 from nightshift.serving.files import Challenger
 
 

@@ -25,7 +25,7 @@ from components.release.targets import (
 )
 from components.release.verdicts import RequestFigures
 from nightshift import storage
-from nightshift.errors import UnavailableError, UserError, may_pass
+from nightshift.runtime.errors import UnavailableError, UserError, may_pass
 from nightshift.serving.options import DEVICE
 
 TAG = "nightshift"

@@ -22,7 +22,7 @@ from google.protobuf.json_format import MessageToDict
 from components.release.targets import TOLERANCE, BadVersionError, VersionShare, files, is_superset, on_gpu, percents
 from components.release.targets.google_cloud import POLLING, Api, BadRequestError, TakenError
 from nightshift import storage
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 
 LABEL = "nightshift"
 PORT = 8080

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from nightshift import storage
 from nightshift.http.errors import OverloadedError
+from nightshift.models.tensors import Tensors, row_count
 from nightshift.serving.items.schema import FieldContents, ItemSchema
-from nightshift.tensors import Tensors, row_count
 
 THREADS = 4  # at most: decoding an image of 50 million pixels takes 150 MB
 

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nightshift.classification.shards import Array
 from nightshift.contracts.package import INPUT
-from nightshift.errors import UserError
 from nightshift.http.errors import RequestError
-from nightshift.tensors import Tensors
+from nightshift.items.shards import Array
+from nightshift.models.tensors import Tensors
+from nightshift.runtime.errors import UserError
 
 
 class ItemError(ValueError):

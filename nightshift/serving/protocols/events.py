@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from nightshift.errors import UnavailableError, UserError
 from nightshift.http.errors import OverloadedError, RefusedError, RequestError
 from nightshift.http.messages import HttpResponse
+from nightshift.models.tensors import by_name
+from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.serving.answers import Answer, ScoredRows
 from nightshift.serving.errors import NoStateError
 from nightshift.serving.online import Online
@@ -15,7 +16,6 @@ from nightshift.serving.protocols.features import predictions
 from nightshift.serving.versions import Model, ModelManager, Split
 from nightshift.tabular.online.event import Event, Id
 from nightshift.tabular.online.refusals import RefusedEventError
-from nightshift.tensors import by_name
 
 MAX_ERROR = 500  # characters: it may show a value of the request
 T = TypeVar("T")

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nightshift.http.messages import HttpResponse
+from nightshift.models.tensors import by_name
 from nightshift.serving.answers import Answer, ScoredRows
 from nightshift.serving.versions import Model, ModelManager
-from nightshift.tensors import by_name
 
 
 async def score(model: Model, request: object) -> Answer:

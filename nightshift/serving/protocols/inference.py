@@ -15,6 +15,7 @@ from nightshift.contracts.package import OUTPUT, Datatype
 from nightshift.contracts.package import Tensor as Signature
 from nightshift.http.errors import NotFoundError, RequestError
 from nightshift.http.messages import HttpRequest, HttpResponse
+from nightshift.models.tensors import Array
 from nightshift.serving.answers import Answer, ScoredRows
 from nightshift.serving.batching import ServerLimits, Statistics
 from nightshift.serving.items.decoder import DecodedItems, DecoderPool
@@ -30,7 +31,6 @@ from nightshift.serving.protocols.request_tensors import (
     read_tensors,
 )
 from nightshift.serving.versions import Model, ModelManager
-from nightshift.tensors import Array
 
 HEADER_LENGTH = b"inference-header-content-length"
 ROW = "inputs[0].data[{}]".format

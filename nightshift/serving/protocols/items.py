@@ -3,16 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nightshift.classification.metrics import Scores
 from nightshift.http.errors import RequestError
 from nightshift.http.messages import HttpRequest, HttpResponse
+from nightshift.items.metrics import Scores
+from nightshift.models.tensors import take_rows
 from nightshift.serving.answers import Answer, ScoredItem, ScoredRows
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.items.decoder import DecodedItems, DecoderPool
 from nightshift.serving.items.schema import FieldContents, ItemSchema
 from nightshift.serving.payloads import check_list, decode
 from nightshift.serving.versions import Model, Split
-from nightshift.tensors import take_rows
 
 MAX_ID_LENGTH = 200  # characters
 

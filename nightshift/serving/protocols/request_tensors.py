@@ -15,7 +15,7 @@ import numpy as np
 from nightshift.contracts.package import Datatype
 from nightshift.contracts.package import Tensor as Signature
 from nightshift.http.errors import RequestError
-from nightshift.tensors import Array
+from nightshift.models.tensors import Array
 
 FLOAT32 = np.dtype("<f4")
 

@@ -4,12 +4,12 @@ import argparse
 import re
 from pathlib import Path
 
-from nightshift.context import StepContext
-from nightshift.errors import UserError
 from nightshift.http.flags import parse_number
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
+from nightshift.runtime.step import StepParser, log, run
 from nightshift.serving.triton.config import TritonSettings
 from nightshift.serving.triton.repository import PublishRequest, publish
-from nightshift.step import StepParser, log, run
 
 LARGEST = 2**31 - 1  # version
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from nightshift.contracts import package
 from nightshift.contracts.preprocessing import Inputs, TabularPreprocessing
 from nightshift.http.errors import RequestError
+from nightshift.runtime.step import log
 from nightshift.serving.feature_encoder import FeatureEncoder
 from nightshift.serving.payloads import decode
-from nightshift.step import log
 from nightshift.tabular.online.embedded import Embedded
 from nightshift.tabular.online.follower import Follower
 

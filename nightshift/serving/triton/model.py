@@ -10,8 +10,8 @@ from typing import Any
 import triton_python_backend_utils as triton
 
 from nightshift.contracts.package import INPUT
-from nightshift.errors import UserError
 from nightshift.http.errors import RefusedError
+from nightshift.runtime.errors import UserError
 from nightshift.serving.triton import features
 
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nightshift import storage, weights
+from nightshift import storage
 from nightshift.contracts import package
 from nightshift.contracts.package import ModelPackage
-from nightshift.errors import UserError
+from nightshift.models import weights
+from nightshift.runtime.errors import UserError
 from nightshift.serving.triton import config
 from nightshift.serving.triton.config import TritonModel, TritonSettings
 from nightshift.storage import locks

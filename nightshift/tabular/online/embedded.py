@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from nightshift.contracts.online import SUFFIX
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.storage import locks, stores
 from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.event import Event

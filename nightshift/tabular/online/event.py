@@ -8,10 +8,10 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from nightshift import values
 from nightshift.contracts.online import Events
-from nightshift.errors import UserError
-from nightshift.times import EPOCH, parse_time
+from nightshift.data import values
+from nightshift.data.times import EPOCH, parse_time
+from nightshift.runtime.errors import UserError
 
 Id = int | str
 LARGEST = sys.float_info.max

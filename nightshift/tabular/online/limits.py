@@ -5,10 +5,10 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from nightshift.contracts.online import Snapshot
-from nightshift.errors import UserError
+from nightshift.data.times import EPOCH_UTC
+from nightshift.runtime.errors import UserError
 from nightshift.tabular.online.event import EPOCH_DAYS, Event
 from nightshift.tabular.windows import DAY
-from nightshift.times import EPOCH_UTC
 
 SHOWN = 40  # characters of a value
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.tabular.online.state import EventRecord, Label
 
 FIRST = b"0" * 8  # instead of the checksum of the line before

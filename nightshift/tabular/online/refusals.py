@@ -3,7 +3,7 @@
 from datetime import date
 
 from nightshift.contracts.online import Snapshot
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.tabular.online.event import Event
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.tabular.online.embedded import alone, flush, newest
 from nightshift.tabular.online.log import Header, LogMark, Marker, Record, WriteAheadLog, damage_error, readable
 

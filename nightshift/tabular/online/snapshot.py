@@ -18,8 +18,8 @@ from nightshift import storage
 from nightshift.config.tabular import TabularConfig
 from nightshift.contracts.online import SUFFIX, Array, Events, Snapshot, SnapshotLimits
 from nightshift.contracts.preprocessing import TabularPreprocessing, Windows
-from nightshift.errors import UserError
-from nightshift.splits import Days
+from nightshift.data.splits import Days
+from nightshift.runtime.errors import UserError
 from nightshift.tabular import windows
 from nightshift.tabular.online.base import Base, halves
 from nightshift.tabular.online.event import Id

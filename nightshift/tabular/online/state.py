@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.tabular.online.base import NOTHING, NOWHERE, Base, WindowTotals, count_windows, sum_windows
 from nightshift.tabular.online.event import Event, Id
 from nightshift.tabular.online.inputs import EventInputs

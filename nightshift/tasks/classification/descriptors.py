@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from nightshift.classification.shards import Array
 from nightshift.contracts.preprocessing import ClassPreprocessing
+from nightshift.items.shards import Array
 from nightshift.tasks.classification import kinds
 
 

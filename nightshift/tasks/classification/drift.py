@@ -14,14 +14,14 @@ import numpy as np
 import pandas as pd
 
 from nightshift import storage
-from nightshift.classification import shards
 from nightshift.config.classes import ClassConfig, ClassDriftLimits
 from nightshift.config.policy import DriftLimits, EmbeddingDriftLimits
 from nightshift.contracts import package
 from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import Block
-from nightshift.errors import UserError
+from nightshift.items import shards
+from nightshift.runtime.errors import UserError
 from nightshift.stats import embeddings
 from nightshift.stats.embeddings import EffectSize, Floats
 from nightshift.stats.shift import BINS, find_chance_limits

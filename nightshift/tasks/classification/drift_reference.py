@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 
-from nightshift.classification import scorer
-from nightshift.classification.shards import Array, ItemTable
 from nightshift.contracts.preprocessing import ClassPreprocessing
-from nightshift.errors import UserError
-from nightshift.graph import Graph
-from nightshift.splits import Plan, apart, rows_of
+from nightshift.data.splits import Plan, apart, rows_of
+from nightshift.items import scorer
+from nightshift.items.shards import Array, ItemTable
+from nightshift.models.graph import Graph
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.classification import descriptors
 
 KEYS = ["event_id", "event_time"]  # of a row; an id may come again on another day

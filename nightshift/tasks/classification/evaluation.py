@@ -5,15 +5,15 @@ from functools import cached_property
 
 import pandas as pd
 
-from nightshift import splits
-from nightshift.classification import bootstrap, shards
-from nightshift.classification.metrics import Scores
-from nightshift.classification.scorer import ClassScorer
-from nightshift.classification.shards import Array, ItemTable
 from nightshift.config.classes import ClassConfig
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
-from nightshift.splits import Days, Fold
+from nightshift.data import splits
+from nightshift.data.splits import Days, Fold
+from nightshift.items import bootstrap, shards
+from nightshift.items.metrics import Scores
+from nightshift.items.scorer import ClassScorer
+from nightshift.items.shards import Array, ItemTable
 from nightshift.tasks import visuals
 from nightshift.tasks.classification import judging, kinds, model_card, quality
 from nightshift.tasks.classification.judging import ItemContender, ItemTrial, LabeledItems

@@ -5,12 +5,12 @@ from functools import partial
 from typing import Any
 
 from nightshift import storage
-from nightshift.classification.scorer import ClassScorer, scores
 from nightshift.contracts import package, tables
 from nightshift.contracts.package import ModelPackage
-from nightshift.errors import UserError
-from nightshift.graph import Graph
 from nightshift.http.messages import HttpResponse
+from nightshift.items.scorer import ClassScorer, scores
+from nightshift.models.graph import Graph
+from nightshift.runtime.errors import UserError
 from nightshift.serving.items.loader import load_schema
 from nightshift.serving.protocols import items
 from nightshift.tasks.examples import ScoredExample

@@ -19,11 +19,11 @@ import numpy as np
 import pandas as pd
 
 from nightshift import storage
-from nightshift.classification import shards
-from nightshift.classification.shards import Array
 from nightshift.config.classes import ClassConfig
 from nightshift.contracts import tables
-from nightshift.step import log
+from nightshift.items import shards
+from nightshift.items.shards import Array
+from nightshift.runtime.step import log
 from nightshift.tasks.classification import kinds
 from nightshift.tasks.classification.kinds import View
 from nightshift.tasks.protocol import FeatureDetails, FeatureSetup

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nightshift.classification import bootstrap, metrics
-from nightshift.classification.metrics import BINS, ClassMetrics, Labels, Scores
 from nightshift.config.classes import ClassConfig
 from nightshift.contracts import evaluation as contract
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.verdict import Measure, Verdict
+from nightshift.items import bootstrap, metrics
+from nightshift.items.metrics import BINS, ClassMetrics, Labels, Scores
 from nightshift.tasks import trials
 from nightshift.tasks.classification.metrics import LOWER_IS_BETTER
 from nightshift.tasks.trials import Contender, Gate, Trial

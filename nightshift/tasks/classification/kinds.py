@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from nightshift.contracts.section import Block
-    from nightshift.neural.recipes import Recipe
+    from nightshift.models.recipes import Recipe
     from nightshift.tasks.classification.mistakes import Answers
     from nightshift.tasks.fitting import Fitted
 

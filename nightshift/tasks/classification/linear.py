@@ -8,8 +8,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from nightshift.classification.metrics import Labels
 from nightshift.config.classes import ClassTaskConfig
+from nightshift.items.metrics import Labels
 from nightshift.tasks.classification import networks
 from nightshift.tasks.fitting import FitSpec, fit_estimator
 

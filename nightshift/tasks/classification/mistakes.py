@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from nightshift.classification.metrics import Labels, Scores
-from nightshift.classification.shards import Array
+from nightshift.items.metrics import Labels, Scores
+from nightshift.items.shards import Array
 
 
 @dataclass(frozen=True)

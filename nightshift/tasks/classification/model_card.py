@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from nightshift.contracts.evaluation import ClassEvaluation
-from nightshift.markdown import code, items, line, page, strong, table
 from nightshift.tasks.classification.judging import ItemTrial
 from nightshift.tasks.classification.quality import metric_titles
+from nightshift.tasks.markdown import code, items, line, page, strong, table
 from nightshift.tasks.model_cards import NOTHING, identity
 
 

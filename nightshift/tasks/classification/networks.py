@@ -11,14 +11,15 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from nightshift import storage, weights
-from nightshift.classification import scorer
-from nightshift.classification.shards import Array, ItemTable, labels
+from nightshift import storage
 from nightshift.config.task import TaskConfig
-from nightshift.neural import checkpoints, data, devices, processes, trainer
-from nightshift.neural.data import AugmentedDataset, Change, Gather, TrainingDataset
-from nightshift.neural.recipes import Recipe
-from nightshift.neural.trainer import TrainedNetwork
+from nightshift.items import scorer
+from nightshift.items.shards import Array, ItemTable, labels
+from nightshift.models import weights
+from nightshift.models.neural import checkpoints, data, devices, processes, trainer
+from nightshift.models.neural.data import AugmentedDataset, Change, Gather, TrainingDataset
+from nightshift.models.neural.trainer import TrainedNetwork
+from nightshift.models.recipes import Recipe
 
 Scores = npt.NDArray[np.float32]
 

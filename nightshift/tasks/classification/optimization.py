@@ -7,19 +7,19 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nightshift import splits
-from nightshift.classification import bootstrap, shards
-from nightshift.classification.metrics import Labels, Scores
-from nightshift.classification.shards import ItemTable
 from nightshift.config.classes import ClassConfig
 from nightshift.contracts import package
 from nightshift.contracts.optimization import EngineVariant
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
-from nightshift.graph import Graph
-from nightshift.splits import Days
+from nightshift.data import splits
+from nightshift.data.splits import Days
+from nightshift.items import bootstrap, shards
+from nightshift.items.metrics import Labels, Scores
+from nightshift.items.shards import ItemTable
+from nightshift.models.graph import Graph
+from nightshift.models.tensors import Tensors, by_name
 from nightshift.tasks.classification import drift_reference
-from nightshift.tensors import Tensors, by_name
 
 SAMPLE = 256  # rows by which scales are chosen
 

@@ -8,19 +8,19 @@ from typing import ClassVar
 
 import pandas as pd
 
-from nightshift.classification.shards import ItemTable
 from nightshift.config.classes import ClassConfig, ClassTaskConfig
 from nightshift.config.task import CandidateConfig
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.profile import PhaseName
-from nightshift.errors import UserError
-from nightshift.neural.configured import ConfiguredNetwork
+from nightshift.items.shards import ItemTable
+from nightshift.models.neural.configured import ConfiguredNetwork
+from nightshift.models.tensors import Tensors, by_name, row_count
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.classification import kinds
 from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.fitting import Fitted
 from nightshift.tasks.protocol import TrainingSetup
-from nightshift.tensors import Tensors, by_name, row_count
 
 STEPS = 10  # of the trace
 

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 
 from nightshift import storage
-from nightshift.classification import bootstrap, metrics, shards
-from nightshift.classification.metrics import Scores
-from nightshift.classification.scorer import ClassScorer
 from nightshift.contracts import package
 from nightshift.contracts.tables import Table
+from nightshift.items import bootstrap, metrics, shards
+from nightshift.items.metrics import Scores
+from nightshift.items.scorer import ClassScorer
 from nightshift.tasks.rows import select_group_slices
 
 WORST = 1.0

@@ -7,11 +7,11 @@ from datetime import date
 import pandas as pd
 
 from nightshift import storage
-from nightshift.classification import shards
-from nightshift.classification.scorer import ClassScorer
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Partition, Table
-from nightshift.graph import Graph
+from nightshift.items import shards
+from nightshift.items.scorer import ClassScorer
+from nightshift.models.graph import Graph
 from nightshift.tasks.classification import drift_reference
 
 

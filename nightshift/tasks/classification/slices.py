@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nightshift.classification.scorer import AT_ONCE
-from nightshift.classification.shards import Array
 from nightshift.contracts.evaluation import OfSlice
 from nightshift.contracts.preprocessing import ClassPreprocessing
+from nightshift.items.scorer import AT_ONCE
+from nightshift.items.shards import Array
 from nightshift.tasks.classification import descriptors
 
 THIRDS = (1 / 3, 2 / 3)

@@ -8,17 +8,17 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from nightshift.classification import scorer, shards
-from nightshift.classification.metrics import Labels, evaluate
-from nightshift.classification.shards import Array, ItemTable, labels
 from nightshift.config.classes import ClassConfig, ClassTaskConfig
 from nightshift.config.section import ConfigSection
 from nightshift.contracts.artifact import FoldWindow, Window
 from nightshift.contracts.package import DecisionRule, Signature
 from nightshift.contracts.preprocessing import ClassPreprocessing as Preprocessing
-from nightshift.errors import UserError
-from nightshift.graph import Graph
-from nightshift.splits import Days, Fold, Plan, describe
+from nightshift.data.splits import Days, Fold, Plan, describe
+from nightshift.items import scorer, shards
+from nightshift.items.metrics import Labels, evaluate
+from nightshift.items.shards import Array, ItemTable, labels
+from nightshift.models.graph import Graph
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.classification import drift_reference, kinds
 from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.classification.networks import Scores, Setting

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from nightshift.classification.shards import Array
 from nightshift.contracts.section import Block
+from nightshift.items.shards import Array
 from nightshift.stats import embeddings
 from nightshift.stats.embeddings import Floats
 

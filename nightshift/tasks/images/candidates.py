@@ -6,13 +6,13 @@ from functools import partial
 import pandas as pd
 from torch import nn
 
-from nightshift.classification.shards import ItemTable, labels
 from nightshift.config.images import ImageTaskConfig
 from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Datatype, Signature, Tensor
-from nightshift.neural import devices
-from nightshift.neural.recipes import check_parameters
-from nightshift.neural.recipes.resnet import ClassifierHead, ResNet, ResNetParameters
+from nightshift.items.shards import ItemTable, labels
+from nightshift.models.neural import devices
+from nightshift.models.recipes import check_parameters
+from nightshift.models.recipes.resnet import ClassifierHead, ResNet, ResNetParameters
 from nightshift.tasks import onnx_export
 from nightshift.tasks.classification import linear, networks
 from nightshift.tasks.classification.networks import Setting

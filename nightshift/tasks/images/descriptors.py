@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from nightshift.classification.images import Pixels
 from nightshift.contracts.preprocessing import ImagePreprocessing
+from nightshift.items.images import Pixels
 
 NAMES: tuple[str, ...] = ("brightness", "contrast", "sharpness")
 

@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from nightshift.classification import drawn
-from nightshift.classification.images import Pixels
-from nightshift.classification.scorer import ClassScorer
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import Block, Pictures
+from nightshift.items import drawn
+from nightshift.items.images import Pixels
+from nightshift.items.scorer import ClassScorer
 from nightshift.tasks.classification.mistakes import Answers
 from nightshift.tasks.images.mistakes import pictures as mistaken
 

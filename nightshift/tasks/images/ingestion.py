@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import PIL
 
-from nightshift.classification import images
-from nightshift.classification.images import UnusableError
 from nightshift.config.images import ImageConfig, ImageTaskConfig
+from nightshift.items import images
+from nightshift.items.images import UnusableError
 
 if TYPE_CHECKING:
     import pandas as pd

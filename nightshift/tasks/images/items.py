@@ -4,10 +4,10 @@ from base64 import b64decode, b64encode
 from functools import partial
 from typing import Any
 
-from nightshift.classification import images
-from nightshift.classification.images import Pixels, UnusableError
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.preprocessing import ImagePreprocessing
+from nightshift.items import images
+from nightshift.items.images import Pixels, UnusableError
 from nightshift.serving.items.schema import ItemError, ItemField, ItemSchema
 
 ENCODED = {"type": "string", "contentEncoding": "base64", "minLength": 1}

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from nightshift.classification import drawn
-from nightshift.classification.images import Pixels
-from nightshift.classification.metrics import Scores
-from nightshift.classification.shards import Array
 from nightshift.contracts.section import Block, Pictures
+from nightshift.items import drawn
+from nightshift.items.images import Pixels
+from nightshift.items.metrics import Scores
+from nightshift.items.shards import Array
 from nightshift.tasks.classification.mistakes import Answers
 
 SHOWN = 8

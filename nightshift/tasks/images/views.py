@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 import PIL
 
-from nightshift.classification import images
-from nightshift.classification.images import Pixels
 from nightshift.config.images import ImageTaskConfig
+from nightshift.items import images
+from nightshift.items.images import Pixels
 from nightshift.tasks.classification.kinds import View
 
 # part of every partition's key: raise it whenever the same images would give other pixels

@@ -10,8 +10,8 @@ import xgboost
 from xgboost.callback import TrainingCallback
 
 from nightshift import storage
-from nightshift.neural import preemption
-from nightshift.neural.preemption import PreemptionNotice
+from nightshift.models.neural import preemption
+from nightshift.models.neural.preemption import PreemptionNotice
 
 log = logging.getLogger("nightshift")
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pandas as pd
 
 from nightshift.config.tabular import TabularProtocol
-from nightshift.splits import Days, Fold, rows_of
+from nightshift.data.splits import Days, Fold, rows_of
 
 
 def test_rows(features: pd.DataFrame, fold: Fold, protocol: TabularProtocol) -> pd.DataFrame:

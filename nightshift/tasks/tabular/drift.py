@@ -13,7 +13,7 @@ import pandas as pd
 
 from nightshift.config.tabular import TabularConfig, TabularDriftLimits
 from nightshift.contracts.drift import SCORE, Promise, Signal
-from nightshift.splits import Days
+from nightshift.data.splits import Days
 from nightshift.stats import noise, shift
 from nightshift.tasks.protocol import DriftInputs
 from nightshift.tasks.rows import RowsBesideReference

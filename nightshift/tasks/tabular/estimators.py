@@ -21,11 +21,11 @@ from sklearn.linear_model import LogisticRegression
 
 from nightshift import storage
 from nightshift.config.tabular import CandidateKind
-from nightshift.errors import UserError
-from nightshift.neural import devices, processes, trainer
-from nightshift.neural.data import GatherDataset, ResidentDataset, TrainingDataset, gather_streamed
-from nightshift.neural.recipes import mlp
-from nightshift.neural.trainer import Checkpointer
+from nightshift.models.neural import devices, processes, trainer
+from nightshift.models.neural.data import GatherDataset, ResidentDataset, TrainingDataset, gather_streamed
+from nightshift.models.neural.trainer import Checkpointer
+from nightshift.models.recipes import mlp
+from nightshift.runtime.errors import UserError
 from nightshift.tabular.scaler import Matrix, Scaler
 from nightshift.tasks import onnx_export
 from nightshift.tasks.fitting import FitSpec, Fitted, fit_estimator
@@ -189,7 +189,7 @@ def _rows(spec: FitSpec, scaler: Scaler, matrix: Matrix, labels: Labels, size: i
 def _open_checkpoints(spec: FitSpec, matrix: Matrix, labels: Labels) -> AbstractContextManager[Checkpointer | None]:
     if not spec.checkpoints:
         return nullcontext()
-    from nightshift.neural import checkpoints
+    from nightshift.models.neural import checkpoints
 
     return checkpoints.open_checkpoints(_folder(spec, matrix, labels), spec.trainer.checkpoint_seconds)
 

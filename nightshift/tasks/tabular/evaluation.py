@@ -11,7 +11,7 @@ from nightshift.contracts.evaluation import Curves
 from nightshift.contracts.online import Replay
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
-from nightshift.splits import Days, Fold, rows_of
+from nightshift.data.splits import Days, Fold, rows_of
 from nightshift.stats.comparison import Floats
 from nightshift.tabular.inputs import FrameScorer
 from nightshift.tasks import visuals

@@ -11,9 +11,9 @@ from nightshift.contracts import package
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.tables import read_table
-from nightshift.errors import UserError
-from nightshift.graph import Graph
 from nightshift.http.messages import HttpResponse
+from nightshift.models.graph import Graph
+from nightshift.runtime.errors import UserError
 from nightshift.serving.feature_encoder import FeatureEncoder
 from nightshift.serving.payloads import decode
 from nightshift.serving.protocols import features

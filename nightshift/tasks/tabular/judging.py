@@ -14,7 +14,7 @@ from nightshift.contracts import evaluation as contract
 from nightshift.contracts.evaluation import UnseenValues
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.verdict import Measure, Verdict
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.stats import bootstrap
 from nightshift.stats.comparison import Floats
 from nightshift.stats.ranking import RankingMetrics, evaluate

@@ -5,7 +5,7 @@ After Mitchell et al., Model Cards for Model Reporting, 2019.
 
 from collections.abc import Iterable
 
-from nightshift.markdown import code, items, line, page, strong, table
+from nightshift.tasks.markdown import code, items, line, page, strong, table
 from nightshift.tasks.model_cards import NOTHING, identity
 from nightshift.tasks.tabular.explain import CalibrationSummary, Explanation, Slice
 from nightshift.tasks.tabular.judging import RowTrial

@@ -8,18 +8,18 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.metrics import average_precision_score
 
-from nightshift import splits
 from nightshift.config.tabular import TabularConfig
 from nightshift.contracts import package
 from nightshift.contracts.optimization import EngineVariant
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
-from nightshift.graph import Graph
-from nightshift.splits import Days
+from nightshift.data import splits
+from nightshift.data.splits import Days
+from nightshift.models.graph import Graph
+from nightshift.models.tensors import Tensors, by_name
 from nightshift.stats import bootstrap
 from nightshift.tabular import inputs
 from nightshift.tasks.tabular import compromise
-from nightshift.tensors import Tensors, by_name
 
 Floats = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.integer[Any]]

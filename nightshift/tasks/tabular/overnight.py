@@ -18,7 +18,7 @@ from nightshift import storage
 from nightshift.config.tabular import TabularConfig, TabularDriftLimits
 from nightshift.contracts.drift import Signal
 from nightshift.contracts.tables import Partition
-from nightshift.printable import printable
+from nightshift.runtime.printable import printable
 from nightshift.tasks.protocol import DriftInputs
 
 DEVIATIONS = 4  # that chance may add

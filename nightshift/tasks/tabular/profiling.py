@@ -10,15 +10,15 @@ import numpy as np
 from nightshift.config.tabular import CandidateKind, TabularConfig
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.profile import PhaseName
-from nightshift.neural.configured import ConfiguredNetwork
-from nightshift.neural.recipes import mlp
+from nightshift.models.neural.configured import ConfiguredNetwork
+from nightshift.models.recipes import mlp
+from nightshift.models.tensors import Tensors, by_name
 from nightshift.tabular import inputs, windows
 from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.fitting import FitSpec, Fitted
 from nightshift.tasks.protocol import TrainingSetup
 from nightshift.tasks.tabular import estimators
 from nightshift.tasks.tabular.estimators import Labels
-from nightshift.tensors import Tensors, by_name
 
 PROFILED_STEPS = 60  # of the MLP: the trace of a whole fit would have millions of events
 BATCH = 4096

@@ -12,7 +12,7 @@ import pandas as pd
 from nightshift import storage
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Partition, Table
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.tabular.inputs import FrameScorer
 
 KEYS = ["event_id", "event_time"]

@@ -13,9 +13,9 @@ from nightshift.config.tabular import TabularTaskConfig as Task
 from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.package import DecisionRule
 from nightshift.contracts.preprocessing import TabularPreprocessing
-from nightshift.errors import UserError
-from nightshift.graph import Graph
-from nightshift.splits import Days, Fold, count_open_days, describe, rows_of
+from nightshift.data.splits import Days, Fold, count_open_days, describe, rows_of
+from nightshift.models.graph import Graph
+from nightshift.runtime.errors import UserError
 from nightshift.stats.ranking import evaluate
 from nightshift.tabular import inputs as tabular
 from nightshift.tabular import windows

@@ -12,18 +12,18 @@ from scipy.special import softmax
 from sklearn.feature_extraction.text import TfidfTransformer
 from torch import Tensor, nn
 
-from nightshift.classification import scorer, tokens
-from nightshift.classification.metrics import Labels
-from nightshift.classification.shards import ItemTable, labels
-from nightshift.classification.tokens import Tokenizer, Tokens
 from nightshift.config.texts import TextTaskConfig
 from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Datatype, Signature
 from nightshift.contracts.package import Tensor as Input
-from nightshift.neural import devices
-from nightshift.neural.data import Batch, keep_batch
-from nightshift.neural.recipes import check_parameters
-from nightshift.neural.recipes.bert import Bert, BertParameters
+from nightshift.items import scorer, tokens
+from nightshift.items.metrics import Labels
+from nightshift.items.shards import ItemTable, labels
+from nightshift.items.tokens import Tokenizer, Tokens
+from nightshift.models.neural import devices
+from nightshift.models.neural.data import Batch, keep_batch
+from nightshift.models.recipes import check_parameters
+from nightshift.models.recipes.bert import Bert, BertParameters
 from nightshift.tasks.classification import linear, networks
 from nightshift.tasks.classification.networks import Scores, Setting
 from nightshift.tasks.fitting import Fitted

@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from nightshift.classification.tokens import Tokens
 from nightshift.contracts.preprocessing import TextPreprocessing
+from nightshift.items.tokens import Tokens
 
 NAMES: tuple[str, ...] = ("tokens", "variety")
 

@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from nightshift.classification import tokens
-from nightshift.classification.tokens import Tokens
 from nightshift.contracts import package
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import Block, Row, TableBlock, TableColumn
+from nightshift.items import tokens
+from nightshift.items.tokens import Tokens
 from nightshift.tasks.classification.mistakes import Answers
 from nightshift.tasks.texts.mistakes import table as mistaken
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from nightshift.classification import texts
 from nightshift.config.texts import TextConfig
+from nightshift.items import texts
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from nightshift.classification import texts, tokens
-from nightshift.classification.shards import Array
-from nightshift.classification.tokens import Tokenizer
 from nightshift.contracts.package import ModelPackage, read_tokenizer
 from nightshift.contracts.preprocessing import TextPreprocessing, TokenizedPreprocessing
+from nightshift.items import texts, tokens
+from nightshift.items.shards import Array
+from nightshift.items.tokens import Tokenizer
 from nightshift.serving.items.schema import ItemError, ItemField, ItemSchema
 
 

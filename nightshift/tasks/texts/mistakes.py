@@ -1,7 +1,7 @@
 """The mistakes that a model of texts is surest of."""
 
-from nightshift.classification import tokens
 from nightshift.contracts.section import Row, TableBlock, TableColumn
+from nightshift.items import tokens
 from nightshift.tasks.classification.mistakes import Answers
 
 SHOWN = 20

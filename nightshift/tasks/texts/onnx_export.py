@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 from torch import nn
 
 from nightshift.contracts.package import INPUT
-from nightshift.neural.recipes.bert import Bert, Encoder
+from nightshift.models.recipes.bert import Bert, Encoder
 from nightshift.tasks.classification.linear import Floats, Line
 from nightshift.tasks.onnx_export import GraphBuilder
 

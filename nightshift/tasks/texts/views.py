@@ -4,8 +4,8 @@ from functools import partial
 
 import numpy as np
 
-from nightshift.classification import tokens
 from nightshift.config.texts import TextTaskConfig
+from nightshift.items import tokens
 from nightshift.tasks.classification.kinds import View
 
 

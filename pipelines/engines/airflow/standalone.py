@@ -22,8 +22,8 @@ from typing import Any
 import httpx
 from sqlalchemy import URL
 
-from nightshift.errors import UnavailableError, UserError
-from nightshift.interpreter import isolate
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.interpreter import isolate
 from nightshift.storage import locks
 from pipelines import configs
 from pipelines.engines.airflow.operators.context import AirflowSettings

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 
 from nightshift.cluster.kubeflow import KubeflowApi
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 from pipelines.engines.kubeflow.submission import SUCCEEDED
 
 MAX_RUNS = 200  # runs that are looked at, some two months of two pipelines a day

@@ -12,9 +12,9 @@ from typing import Any
 import kfp_server_api as api
 
 from nightshift import storage
-from nightshift.argv import require_short
 from nightshift.cluster.kubeflow import Definition, KubeflowApi, find_newest_version
-from nightshift.errors import UserError
+from nightshift.runtime.argv import require_short
+from nightshift.runtime.errors import UserError
 from pipelines import ir
 
 SUCCEEDED = ("SUCCEEDED", "SKIPPED")

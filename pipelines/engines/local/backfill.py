@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nightshift.contracts.state import State
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from pipelines import arguments, ir, records
 from pipelines.engines.local import runs
 from pipelines.engines.local.run import Observer, Run

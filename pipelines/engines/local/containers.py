@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from pipelines import ir
 from pipelines.engines.local import mounts
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from nightshift.memory import peak_memory
+from nightshift.runtime.memory import peak_memory
 
 
 @dataclass(frozen=True)

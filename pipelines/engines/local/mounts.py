@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nightshift import databases
 from nightshift.contracts.state import ROOTS
-from nightshift.errors import UserError
+from nightshift.data import databases
+from nightshift.runtime.errors import UserError
 from pipelines import ir
 
 # variables that name a file, and where it is without them, as the stores' libraries look for it

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Self
 
-from nightshift.interpreter import isolate
-from nightshift.memory import peak_memory
+from nightshift.runtime.interpreter import isolate
+from nightshift.runtime.memory import peak_memory
 from pipelines import ir
 
 # reads until the engine has closed the pipe or has died, then ends its group, itself included

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nightshift import storage
-from nightshift.argv import shorten
-from nightshift.step import PREEMPTED, PREEMPTIONS, USER_ERROR
+from nightshift.runtime.argv import shorten
+from nightshift.runtime.step import PREEMPTED, PREEMPTIONS, USER_ERROR
 from pipelines import ir
 from pipelines.commands import Commands
 from pipelines.engines.local.processes import Processes

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nightshift.contracts.state import DeploymentTarget, State
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.storage import locks
 from pipelines import arguments, ir, records
 from pipelines.engines.local.containers import Containers

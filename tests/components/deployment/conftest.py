@@ -3,7 +3,7 @@ import pytest
 from nightshift import registry
 from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.local import endpoint, examples
-from tests import servers
+from nightshift_testkit import servers
 
 
 @pytest.fixture

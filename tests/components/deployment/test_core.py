@@ -6,9 +6,9 @@ from components.deployment import core
 from components.deployment.core import VersionInfo
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.tabular.examples import example
-from tests import packages
+from nightshift_testkit import packages
 
 INPUTS = Inputs(numeric=["amount", "count"], categorical={"channel": ["shop", "web"]})
 CHAMPION = VersionInfo(1, "a" * 64, "2018-07-30")

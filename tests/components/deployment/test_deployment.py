@@ -11,16 +11,17 @@ import yaml
 
 from components.deployment.__main__ import body, parser
 from components.deployment.__main__ import deploy as deploy_within
-from nightshift import registry, release, storage
-from nightshift.context import StepContext
+from nightshift import registry, storage
 from nightshift.contracts import package, tables
 from nightshift.contracts.package import DecisionRule
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Verdict
-from nightshift.errors import UnavailableError, UserError
 from nightshift.local import endpoint
-from nightshift.progress import Patience
-from nightshift.release import ReleaseRef
+from nightshift.registry import release_record
+from nightshift.registry.release_record import ReleaseRef
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.progress import Patience
 from tests.components.states import state
 from tests.nightshift.tabular.online import streams
 
@@ -41,7 +42,7 @@ def flags(
 ) -> list[str]:
     """Write the verdicts of a model and return the step's flags."""
     kept = registry or f"{folder}/registry"
-    champion = release.champion(ReleaseRef(kept, "fraud", f"{folder}/audit"))
+    champion = release_record.champion(ReleaseRef(kept, "fraud", f"{folder}/audit"))
     verdict = Verdict(
         gate="evaluation",
         decision=decision,
@@ -93,7 +94,7 @@ def test_a_model_is_promoted_through_a_tracking_server_and_the_next_run_compares
 
     deployed = json.loads((tmp_path / "deployment.json").read_text())
     assert (deployed["decision"], deployed["version"], deployed["previous_champion_version"]) == ("promoted", 2, 1)
-    champion = release.champion(ReleaseRef(tracking_server, "fraud", f"{tmp_path}/audit"))
+    champion = release_record.champion(ReleaseRef(tracking_server, "fraud", f"{tmp_path}/audit"))
     assert (champion.version, package.load(champion.uri).sha256) == (2, deployed["sha256"])
 
 
@@ -116,7 +117,7 @@ def test_an_example_that_misses_a_number_has_null_in_the_record(folder, save_mod
 
 def test_a_promoted_model_is_registered_with_its_lineage_and_answers(folder, save_model):
     report = deploy(folder, save_model(0.4, "2018-08-01"))
-    version = release.champion(releases(folder))
+    version = release_record.champion(releases(folder))
     assert {key: report[key] for key in ("model", "version", "decision", "champion_version", "endpoint_checked")} == {
         "model": "fraud",
         "version": 4,
@@ -148,7 +149,7 @@ def test_a_promoted_model_is_registered_with_its_lineage_and_answers(folder, sav
 
 
 def test_a_model_whose_features_differ_online_is_kept_out(folder, save_model):
-    release.promote(releases(folder), 3)
+    release_record.promote(releases(folder), 3)
     words = flags(folder, save_model(0.4, "2018-08-01"), target="register-only")
     skew = json.loads((folder / "evaluation" / "skew.json").read_text())
     (folder / "evaluation" / "skew.json").write_text(json.dumps(skew | {"decision": "fail", "reasons": ["1 differs."]}))
@@ -158,7 +159,7 @@ def test_a_model_whose_features_differ_online_is_kept_out(folder, save_model):
 
 
 def test_a_kept_champion_is_served_when_nothing_was(folder, save_model):
-    release.promote(releases(folder), 3)
+    release_record.promote(releases(folder), 3)
     report = deploy(folder, save_model(0.4, "2018-08-01"), decision="fail")
     assert (report["decision"], report["version"]) == ("kept", 4)
     assert report["champion_version"] == report["previous_champion_version"] == 3
@@ -176,7 +177,7 @@ def test_the_same_run_again_keeps_its_own_champion_and_its_endpoint(folder, save
 @pytest.mark.parametrize("champion", [3, None])
 def test_an_attempt_that_was_killed_after_promoting_is_finished_with_the_same_decision(folder, save_model, champion):
     if champion:
-        release.promote(releases(folder), champion)
+        release_record.promote(releases(folder), champion)
     words = flags(folder, save_model(0.4, "2018-08-01"), target="register-only")
     records = []
     for _ in range(2):
@@ -185,8 +186,8 @@ def test_an_attempt_that_was_killed_after_promoting_is_finished_with_the_same_de
 
     assert records[0] == records[1]
     assert (records[1]["decision"], records[1]["previous_champion_version"]) == ("promoted", champion)
-    assert release.champion(releases(folder)).version == 4
-    assert release.predecessor(releases(folder), release.read(releases(folder))) == champion
+    assert release_record.champion(releases(folder)).version == 4
+    assert release_record.predecessor(releases(folder), release_record.read(releases(folder))) == champion
 
 
 def test_another_run_of_the_same_model_keeps_the_champion_that_it_is(folder, save_model):
@@ -197,17 +198,17 @@ def test_another_run_of_the_same_model_keeps_the_champion_that_it_is(folder, sav
 
 
 def test_a_backfill_leaves_the_champion(folder, save_model):
-    release.promote(releases(folder), 3)
+    release_record.promote(releases(folder), 3)
     report = deploy(folder, save_model(0.4, "2018-07-20"), target="register-only")
     assert report["decision"] == "kept"
     assert "newer than the champion's" in report["reasons"][0]
-    assert release.champion(releases(folder)).version == 3
+    assert release_record.champion(releases(folder)).version == 3
 
 
 def test_a_version_that_was_rolled_back_is_not_promoted_by_the_same_run_again(folder, save_model):
-    release.promote(releases(folder), 3)
+    release_record.promote(releases(folder), 3)
     deploy(folder, save_model(0.4, "2018-08-01"), target="register-only")
-    release.rollback(releases(folder))
+    release_record.rollback(releases(folder))
     report = deploy(folder, save_model(0.4, "2018-08-01"), target="register-only")
     assert (report["decision"], report["champion_version"]) == ("kept", 3)
 
@@ -224,7 +225,7 @@ def test_where_versions_are_released_in_steps_a_promotion_begins_a_release_one_a
     report = deploy(folder, save_model(0.6, "2018-08-03"), target="register-only", **gradual)
     assert report["reasons"][0] == "Version 5 is being released; one at a time."
 
-    record = release.read(releases(folder))
+    record = release_record.read(releases(folder))
     assert (record.stage, record.live.version, record.challenger.version) == ("shadow", 4, 5)
     assert [entry.action for entry in record.entries] == ["promoted", "started"]
 
@@ -244,7 +245,7 @@ def test_without_a_champion_a_model_that_fails_the_gate_is_only_registered(folde
 
 
 def test_a_version_that_does_not_answer_does_not_become_the_champion(folder, save_model):
-    release.promote(releases(folder), 3)
+    release_record.promote(releases(folder), 3)
     model = save_model(0.4, "2018-08-01")
     report = deploy(folder, model, decision="fail")
     registered = registry.find(f"{folder}/registry", "fraud", 4)
@@ -253,7 +254,7 @@ def test_a_version_that_does_not_answer_does_not_become_the_champion(folder, sav
     other.write(f"{registered.uri}/model.json")
     with pytest.raises(UserError, match="cannot serve version 4"):
         deploy(folder, model)
-    assert release.champion(releases(folder)).version == 3
+    assert release_record.champion(releases(folder)).version == 3
     assert httpx.get(f"{report['endpoint']}/model").json()["version"] == 3
 
 
@@ -301,10 +302,10 @@ def test_a_slow_endpoint_ends_the_step_with_1_the_record_says_what_is_live_and_t
             deploy_within(StepContext(args), Patience(0.5, 60))
     finally:
         os.kill(server.pid, signal.SIGCONT)
-    assert release.read(where).live.version == first["version"] == 4
+    assert release_record.read(where).live.version == first["version"] == 4
     assert endpoint.find_version(f"{folder}/registry", "fraud") == 4
     body(StepContext(args))
     report = json.loads((folder / "deployment.json").read_text())
     assert (report["decision"], report["version"], report["previous_champion_version"]) == ("promoted", 5, 4)
-    assert [entry.live.version for entry in release.read(where).entries] == [4, 5]
+    assert [entry.live.version for entry in release_record.read(where).entries] == [4, 5]
     assert len(registry.versions(f"{folder}/registry", "fraud")) == 5

@@ -13,16 +13,16 @@ import httpx
 import pytest
 
 from nightshift import registry, storage
-from nightshift.context import StepContext
 from nightshift.contracts.state import State
-from nightshift.errors import UnavailableError, UserError
 from nightshift.local import endpoint, examples
-from nightshift.progress import Patience, Progress, cpu_seconds, family
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.progress import Patience, Progress, cpu_seconds, family
 from nightshift.serving import files, server
 from nightshift.serving.__main__ import body, parser
 from nightshift.storage import locks
+from nightshift_testkit.processes import started, wait_until
 from tests.components.states import state
-from tests.processes import started, wait_until
 
 pytestmark = pytest.mark.slow
 

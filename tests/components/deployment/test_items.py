@@ -11,13 +11,13 @@ import pytest
 
 from components.deployment.__main__ import body, parser
 from nightshift import storage
-from nightshift.context import StepContext
 from nightshift.contracts import package
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.state import State
 from nightshift.contracts.verdict import FILE, Verdict
-from nightshift.errors import UserError
 from nightshift.local import endpoint, examples
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
 from pipelines.cli import models
 from pipelines.cli.__main__ import parse_command_line
 from tests.components import pictures

@@ -14,7 +14,7 @@ import pytest
 
 from components.drift.__main__ import _keep_sample, body
 from nightshift.contracts.section import Links, TableBlock, read_section
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from tests.components import samples
 
 # Python imports a module of this name when it starts; it writes down every connection that is tried

@@ -12,17 +12,17 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from components.drift.__main__ import _inputs
 from components.scoring import __main__ as scoring
 from nightshift import storage
-from nightshift.classification import tokens
-from nightshift.context import StepContext
 from nightshift.contracts import tables
 from nightshift.contracts.section import Pictures, TableBlock
+from nightshift.items import tokens
+from nightshift.runtime.context import StepContext
 from nightshift.tasks.classification import unusual
 from nightshift.tasks.classification.drift import comparison
 from nightshift.tasks.classification.unusual import SHOWN
 from nightshift.tasks.images import display as images
 from nightshift.tasks.texts import candidates
 from nightshift.tasks.texts import display as texts
-from tests import packages
+from nightshift_testkit import packages
 from tests.components import pictures, topics
 from tests.components.states import state
 

@@ -14,7 +14,7 @@ from nightshift.contracts.verdict import Verdict
 from nightshift.tasks.tabular import judging
 from nightshift.tasks.tabular import model_card as card
 from nightshift.tasks.tabular.explain import CalibrationSummary, Explanation, Slice
-from tests import packages
+from nightshift_testkit import packages
 from tests.components import samples
 
 WINDOW = FoldWindow(first="2024-03-15", last="2024-03-16", rows=81_000, open_days=2, positives=10)

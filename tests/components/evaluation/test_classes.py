@@ -9,14 +9,14 @@ import pytest
 
 from components.evaluation.__main__ import evaluate
 from nightshift import storage
-from nightshift.context import StepContext
 from nightshift.contracts import evaluation, package, verdict
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Decision
 from nightshift.registry import Version
+from nightshift.runtime.context import StepContext
 from nightshift.tasks.classification import judging
 from nightshift.tasks.classification.judging import LabeledItems
-from tests import packages
+from nightshift_testkit import packages
 from tests.components import pictures
 from tests.components.states import state
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from nightshift.classification.scorer import AT_ONCE
 from nightshift.contracts.preprocessing import TextPreprocessing
+from nightshift.items.scorer import AT_ONCE
 from nightshift.tasks.classification import descriptors
 from nightshift.tasks.classification.slices import slices
 

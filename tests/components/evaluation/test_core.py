@@ -15,13 +15,13 @@ from nightshift.config.tabular import TabularEvaluationGate
 from nightshift.contracts.evaluation import DecisionCost, PrecisionRecall
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Opponent
-from nightshift.errors import UserError
-from nightshift.splits import Days
+from nightshift.data.splits import Days
+from nightshift.runtime.errors import UserError
 from nightshift.stats.comparison import BootstrapEstimate
 from nightshift.stats.ranking import RankingMetrics
 from nightshift.tasks.rows import MeasuredRows
 from nightshift.tasks.tabular import judging
-from tests import packages
+from nightshift_testkit import packages
 from tests.components.training.samples import config
 
 GATE = TabularEvaluationGate(top_k=20)

@@ -11,10 +11,10 @@ import pytest
 
 from components.evaluation.__main__ import evaluate
 from nightshift.config import parse
-from nightshift.context import StepContext
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Verdict
-from nightshift.errors import UserError
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
 from nightshift.stats.ranking import RankingMetrics
 from nightshift.tasks.tabular.dominance import find_dominant_inputs
 from tests.components import samples

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from nightshift.classification.drawn import SIDE
 from nightshift.contracts.section import Pictures, TableBlock
+from nightshift.items.drawn import SIDE
 from nightshift.tasks.classification.mistakes import Answers
 from nightshift.tasks.images.mistakes import PARTS, importance, lit, pictures
 from nightshift.tasks.texts.mistakes import table

@@ -10,7 +10,7 @@ from nightshift.contracts.evaluation import UnseenValues
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.tasks.tabular.notes import notes, unseen
-from tests import packages
+from nightshift_testkit import packages
 
 INPUTS = Inputs(numeric=["amount"], categorical={"Land": ["", "BE", "FR"], "channel": ["web"]})
 GATE = TabularEvaluationGate(top_k=2)

@@ -11,12 +11,12 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from components.evaluation.__main__ import _measure as measure_version
 from components.evaluation.__main__ import evaluate
-from nightshift import registry, release
+from nightshift import registry
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.verdict import Verdict
-from nightshift.errors import UnavailableError
-from nightshift.registry import Version
-from nightshift.release import ReleaseRef
+from nightshift.registry import Version, release_record
+from nightshift.registry.release_record import ReleaseRef
+from nightshift.runtime.errors import UnavailableError
 from tests.components import samples
 from tests.components.states import state
 
@@ -162,13 +162,13 @@ def test_an_equal_of_what_serves_is_held_to_the_best_version_before_that(
         uri = str(tmp_path / f"version-{number}")
         samples.write_model(Path(uri), {"only": weights}, trained_until=f"2024-03-{until}")
         registry.register(ref.registry, ref.name, uri, {"train_last": f"2024-03-{until}"})
-        release.promote(ref, number)
+        release_record.promote(ref, number)
     samples.write_model(tmp_path / "model", {"only": [2.0, 0.0]})  # ranks as version 2 does
     features = samples.write_features(tmp_path, telling(samples.features()))
     config = samples.CONFIG | {"evaluation": samples.CONFIG["evaluation"] | {"reference_days": days}}
     values = {"state": state(tmp_path), "config": json.dumps(config), "evaluation": str(tmp_path / "evaluation")}
 
-    evaluate(samples.context(features=features, model=str(tmp_path / "model"), **values), release.champion)
+    evaluate(samples.context(features=features, model=str(tmp_path / "model"), **values), release_record.champion)
 
     verdict = Verdict.read(str(tmp_path / "evaluation" / "verdict.json"))
     assert (verdict.decision, verdict.compared_with and verdict.compared_with.version) == (decision, 2)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from nightshift.config import parse
 from nightshift.contracts import tables
-from nightshift.splits import Days, plan
+from nightshift.data.splits import Days, plan
 from nightshift.tasks.tabular.features.job import TableFeatureJob
 from tests.components.states import state
 

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nightshift.config import Config, parse
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.tabular import frames
 from nightshift.tasks.tabular.features import core
 

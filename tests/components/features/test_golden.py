@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from nightshift.config import parse
-from nightshift.splits import Days, rows_of
+from nightshift.data.splits import Days, rows_of
 from nightshift.tabular import frames
 from nightshift.tasks.tabular.features import core
 

@@ -8,8 +8,8 @@ import PIL
 import pytest
 
 from nightshift import storage
-from nightshift.classification import images, shards
 from nightshift.contracts import tables
+from nightshift.items import images, shards
 from nightshift.tasks.classification import features as items
 from nightshift.tasks.images.ingestion import rules
 from nightshift.tasks.images.views import view

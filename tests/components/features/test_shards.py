@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from nightshift.contracts import tables
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.tasks.tabular.features import shards, workers, write_days
 from nightshift.tasks.tabular.features.shards import Sizes
 from nightshift.tasks.tabular.features.workers import TaskPool
+from nightshift_testkit.processes import content, started, wait_until
+from nightshift_testkit.servers import free_port
 from tests.components.features.days import CONFIG, DATE, FEATURES, flags, job, sample, write_events
 from tests.components.states import state
-from tests.processes import content, started, wait_until
-from tests.servers import free_port
 
 DASK = importlib.util.find_spec("distributed") is not None
 needs_dask = pytest.mark.skipif(not DASK, reason="Dask is missing; pip install -e '.[dask]'")

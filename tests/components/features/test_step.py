@@ -10,9 +10,9 @@ import pytest
 
 from components.features.__main__ import body, parser
 from nightshift.config import parse
-from nightshift.context import StepContext
 from nightshift.contracts import tables
-from nightshift.splits import Days, rows_of
+from nightshift.data.splits import Days, rows_of
+from nightshift.runtime.context import StepContext
 from nightshift.tabular import frames
 from nightshift.tabular.online import snapshot
 from nightshift.tabular.online.event import Event, EventParser

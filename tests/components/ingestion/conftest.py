@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from components.ingestion.__main__ import body
-from nightshift import splits
 from nightshift.config import parse
-from nightshift.context import StepContext
 from nightshift.contracts import tables
+from nightshift.data import splits
+from nightshift.runtime.context import StepContext
 from nightshift.tasks.tabular import simulator
 from tests.components.states import state
 

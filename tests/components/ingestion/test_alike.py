@@ -14,7 +14,7 @@ from nightshift import storage
 from nightshift.config import parse
 from nightshift.config.tabular import TabularSimulator
 from nightshift.contracts import tables
-from nightshift.splits import Days
+from nightshift.data.splits import Days
 from nightshift.tasks.tabular import simulator
 
 from .conftest import CONFIG

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from nightshift.data.times import parse_time
 from nightshift.tasks import columns
-from nightshift.times import parse_time
 
 MOMENTS = st.datetimes(datetime(1990, 1, 1), datetime(2060, 1, 1))
 OFFSETS = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))

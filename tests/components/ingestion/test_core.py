@@ -11,7 +11,7 @@ from pandera.errors import SchemaError, SchemaErrors
 from components.ingestion import core
 from nightshift.config import parse
 from nightshift.config.tabular import TabularSimulator
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.tabular import simulator
 
 from .conftest import CONFIG

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from nightshift.config.source import DerivedColumn, Source
-from nightshift.errors import UserError
-from nightshift.splits import Days
+from nightshift.data.splits import Days
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.derived import derive
 from tests.components.ingestion.conftest import CONFIG, Step
 

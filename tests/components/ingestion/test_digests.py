@@ -9,11 +9,11 @@ import pytest
 from components.ingestion import digests, sources
 from nightshift import storage
 from nightshift.config import parse
-from nightshift.errors import UnavailableError
+from nightshift.runtime.errors import UnavailableError
 from nightshift.tasks.tabular import simulator
-from tests.nightshift import gcs
-from tests.nightshift.s3 import Faulty, bucket
-from tests.processes import wait_until
+from nightshift_testkit import gcs
+from nightshift_testkit.processes import wait_until
+from nightshift_testkit.s3 import Faulty, bucket
 
 from .conftest import CONFIG, DATE
 

@@ -11,7 +11,7 @@ from nightshift import storage
 from nightshift.config import parse
 from nightshift.config.source import Weekday
 from nightshift.contracts.section import read_section
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 from .conftest import DATE
 

@@ -11,9 +11,9 @@ import pytest
 from components.ingestion import formats
 from nightshift.config import parse
 from nightshift.config.source import FileFormat
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
+from nightshift_testkit.workbooks import write_workbook
 from tests.components.ingestion.conftest import CONFIG, Step
-from tests.workbooks import write_workbook
 
 COLUMNS = parse(CONFIG).columns
 SPELLED = FileFormat(encoding="cp1252", separator=";", preamble_lines=1, skip_rows=["Total"], missing=["-"])

@@ -16,9 +16,9 @@ from pyarrow import parquet
 
 from components.ingestion import core
 from nightshift import storage
-from nightshift.classification import images, shards
 from nightshift.config import parse
 from nightshift.contracts.tables import Table
+from nightshift.items import images, shards
 from tests.components.pictures import bytes_of, config, feature, ingest
 from tests.nightshift.config.test_classes import text
 

@@ -14,8 +14,8 @@ from components.ingestion import __main__ as ingestion
 from components.ingestion import core, sources
 from nightshift import storage
 from nightshift.config import parse
-from nightshift.errors import UserError
-from nightshift.splits import Days
+from nightshift.data.splits import Days
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.images import simulator as pictures
 from tests.components import pictures as pictures_of
 from tests.components.pictures import CONFIG, DATE, bytes_of, config, file, ingest, parsed
@@ -244,7 +244,7 @@ def test_every_digit_is_dealt_once_before_any_comes_again():
 
 
 def test_what_is_to_drift_drifts_from_its_day_on():
-    from nightshift.classification.images import decode_image
+    from nightshift.items.images import decode_image
 
     drifting = {"items": 60, "drift_from": DATE, "brightness_factor": 2.0, "blur": 1.5, "new_class": 0.2}
     world = parsed(simulator=drifting).simulator

@@ -14,10 +14,10 @@ from components.ingestion import sources
 from components.ingestion.sources.kafka import MALFORMED, OFFSET, PROPERTIES, SCHEME, LandedTopic, Topic, login
 from nightshift import storage
 from nightshift.config import parse
-from nightshift.errors import UnavailableError, UserError
-from tests import kafka
-from tests.processes import started, wait_until
-from tests.servers import free_port
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift_testkit import kafka
+from nightshift_testkit.processes import started, wait_until
+from nightshift_testkit.servers import free_port
 
 from .conftest import CONFIG, DATE
 

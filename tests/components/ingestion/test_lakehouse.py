@@ -21,8 +21,8 @@ from pyroaring import BitMap
 from components.ingestion import sources
 from nightshift.config import parse
 from nightshift.contracts import tables
-from nightshift.errors import UnavailableError, UserError
-from tests.nightshift import s3
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift_testkit import s3
 
 from .conftest import CONFIG, DATE
 

@@ -14,8 +14,8 @@ from components.ingestion.tally import Totals
 from nightshift.config import parse
 from nightshift.contracts.section import TableBlock, read_section
 from nightshift.contracts.tables import Partition
-from nightshift.errors import UserError
-from nightshift.splits import Days
+from nightshift.data.splits import Days
+from nightshift.runtime.errors import UserError
 
 from .conftest import CONFIG as TABLE
 

@@ -13,10 +13,10 @@ from pyarrow import parquet
 
 from components.ingestion import formats
 from components.ingestion.sources.files import FolderSource
-from nightshift.arrow import to_frame
 from nightshift.config import parse
 from nightshift.config.source import Source
-from nightshift.errors import UserError
+from nightshift.data.arrow import to_frame
+from nightshift.runtime.errors import UserError
 from nightshift.tasks import columns, spelling
 from tests.components.ingestion.conftest import CONFIG
 

@@ -13,8 +13,8 @@ from components.ingestion.records import MALFORMED
 from components.ingestion.tally import Totals
 from nightshift.config import parse
 from nightshift.config.source import FileFormat
-from nightshift.errors import UserError
-from nightshift.guessing import dialect
+from nightshift.data.guessing import dialect
+from nightshift.runtime.errors import UserError
 from tests.components.ingestion.conftest import CONFIG, Step
 
 COLUMNS = parse(CONFIG).columns

@@ -10,8 +10,8 @@ import pytest
 from components.ingestion import repeats
 from nightshift import storage
 from nightshift.config import parse
-from nightshift.errors import UserError
-from nightshift.splits import plan
+from nightshift.data.splits import plan
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.images import simulator as pictures
 from nightshift.tasks.texts import simulator as sentences
 from tests.components import pictures as pictures_of

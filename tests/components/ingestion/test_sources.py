@@ -18,8 +18,8 @@ from components.ingestion.sources.simulated import Simulated
 from nightshift import storage
 from nightshift.config import parse
 from nightshift.config.source import Simulator
-from nightshift.errors import UnavailableError, UserError
-from nightshift.splits import Days, plan
+from nightshift.data.splits import Days, plan
+from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.tasks.tabular import simulator
 from tests.components.ingestion.conftest import CONFIG
 

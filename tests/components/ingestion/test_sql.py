@@ -13,12 +13,13 @@ from pyarrow import parquet
 
 from components.ingestion import core, formats, sources
 from components.ingestion.sources.sql import identify_rows
-from nightshift import databases, storage
+from nightshift import storage
 from nightshift.config import parse
 from nightshift.contracts import tables
-from nightshift.errors import UserError
-from tests.databases import FilledDatabase, serve
-from tests.processes import started, wait_until
+from nightshift.data import databases
+from nightshift.runtime.errors import UserError
+from nightshift_testkit.databases import FilledDatabase, serve
+from nightshift_testkit.processes import started, wait_until
 
 from .conftest import CONFIG, DATE, Step
 

@@ -13,10 +13,10 @@ from nightshift import storage
 from nightshift.config import parse
 from nightshift.contracts import tables
 from nightshift.contracts.section import read_section
-from nightshift.errors import UserError
-from nightshift.splits import Days, rows_of
+from nightshift.data.splits import Days, rows_of
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.tabular import simulator
-from tests.nightshift.s3 import Fault, Faulty, bucket, rclone, reached_at
+from nightshift_testkit.s3 import Fault, Faulty, bucket, rclone, reached_at
 
 from .conftest import DATE
 

@@ -9,11 +9,11 @@ from pydantic import ValidationError
 
 from components.ingestion import core, section
 from components.ingestion.tally import Totals
-from nightshift import splits
 from nightshift.config import Config
 from nightshift.config.tabular import TabularEventLimits
 from nightshift.contracts.section import TableBlock
 from nightshift.contracts.tables import Partition
+from nightshift.data import splits
 
 DAY = date(2024, 3, 10)
 DAYS = [DAY, DAY + timedelta(days=1)]

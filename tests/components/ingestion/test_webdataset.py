@@ -17,7 +17,7 @@ from nightshift import storage
 from nightshift.config import parse
 from nightshift.config.images import ImageColumns
 from nightshift.config.texts import TextColumns
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from tests.components import pictures
 from tests.components.pictures import DATE, config, file, ingest
 from tests.nightshift.config.test_classes import text

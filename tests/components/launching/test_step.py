@@ -10,16 +10,16 @@ import pytest
 
 from components.launching.__main__ import body
 from nightshift.cluster.kubeflow import KubeflowApi, KubeflowTarget
-from nightshift.context import StepContext
 from nightshift.contracts.request import RetrainingRequest
 from nightshift.contracts.section import read_section
-from nightshift.errors import UserError
-from nightshift.splits import last_complete_day
+from nightshift.data.splits import last_complete_day
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
+from nightshift_testkit.kubeflow import Failure, Kubeflow
 from pipelines import arguments
 from pipelines.engines.kubeflow import submission as command_line
 from tests.components import samples
 from tests.components.states import state
-from tests.kubeflow import Failure, Kubeflow
 
 NAME = f"tiny-training-{samples.DATE}"
 

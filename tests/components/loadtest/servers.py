@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from tests.processes import wait_until
-from tests.servers import free_port
+from nightshift_testkit.processes import wait_until
+from nightshift_testkit.servers import free_port
 
 Answers = Callable[[int], tuple[int, float]]  # number of the request -> status, seconds until it is answered
 

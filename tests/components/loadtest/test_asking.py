@@ -7,8 +7,8 @@ from components.loadtest.__main__ import _payloads
 from components.loadtest.client import Client, encode
 from components.loadtest.server import serve
 from nightshift.contracts.loadtest import ServerSettings
-from nightshift.errors import UserError
 from nightshift.registry import Version
+from nightshift.runtime.errors import UserError
 from tests.components import pictures
 
 FILES = [pictures.file("JPEG", size=(40, 30)), pictures.file("PNG", seed=1)]

@@ -13,7 +13,7 @@ from nightshift.contracts.loadtest import LoadTest, Point, ServerSettings
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Decision, Measure
 from nightshift.costs.prices import Machine
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.tabular.examples import instances
 
 

@@ -10,17 +10,18 @@ import pytest
 from components.loadtest import __main__ as step
 from components.loadtest import core, server
 from components.reporting import plots
-from nightshift import registry, release
-from nightshift.context import StepContext
+from nightshift import registry
 from nightshift.contracts.loadtest import LoadTest, ServerSettings
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Verdict
-from nightshift.errors import UnavailableError, UserError
 from nightshift.local import endpoint, examples
+from nightshift.registry import release_record
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.serving import files
+from nightshift_testkit.servers import free_port
 from pipelines import configs
 from tests.components.states import state
-from tests.servers import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +40,7 @@ def ran(folder: Path, **options) -> dict:
 @pytest.fixture
 def promoted(stocked) -> Path:
     """The folder of a registry whose version 2 of `fraud` is the champion."""
-    release.promote(release.ReleaseRef(stocked, "fraud"), 2)
+    release_record.promote(release_record.ReleaseRef(stocked, "fraud"), 2)
     return Path(stocked).parent
 
 

@@ -14,7 +14,7 @@ from components.monitoring.core import AuditEntry, Observation, decide
 from nightshift.config import parse
 from nightshift.config.policy import Controller
 from nightshift.contracts.drift import Signal
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from tests.components import samples
 
 FIRST = date(2024, 3, 1)

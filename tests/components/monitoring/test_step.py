@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from components.monitoring.__main__ import body
-from nightshift.context import StepContext
 from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.section import read_section
-from nightshift.errors import UserError
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
 from tests.components import samples
 from tests.components.states import state
 

@@ -12,9 +12,9 @@ from components.optimization.forms import Form
 from nightshift.contracts.optimization import ORIGINAL, Attempt, EngineVariant, Latency, Optimization
 from nightshift.contracts.section import Estimate
 from nightshift.contracts.verdict import Decision, Measure
+from nightshift.models.tensors import Tensors, by_name, row_count
 from nightshift.tasks.tabular.optimization import TableOptimizationRows
-from nightshift.tensors import Tensors, by_name, row_count
-from tests import packages
+from nightshift_testkit import packages
 
 RANDOM = np.random.default_rng(0)
 LABELS = (RANDOM.random(2000) < 0.1).astype(np.int8)

@@ -6,10 +6,10 @@ import pytest
 
 from components.optimization import forms
 from nightshift.contracts import package
-from nightshift.graph import Graph, runtime
-from nightshift.neural.recipes.resnet import ResNet, ResNetParameters
+from nightshift.models.graph import Graph, runtime
+from nightshift.models.recipes.resnet import ResNet, ResNetParameters
+from nightshift.models.tensors import by_name
 from nightshift.tasks import onnx_export
-from nightshift.tensors import by_name
 from tests.conftest import graph
 
 WIDTH = 16

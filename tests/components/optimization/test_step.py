@@ -9,16 +9,16 @@ import pytest
 from components.optimization import compare, forms
 from components.optimization.__main__ import body, parser
 from nightshift.config import parse
-from nightshift.context import StepContext
 from nightshift.contracts import package, tables
 from nightshift.contracts.optimization import ORIGINAL, Optimization
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Verdict
-from nightshift.errors import UserError
+from nightshift.models.tensors import row_count
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
 from nightshift.tabular.inputs import FrameScorer
 from nightshift.tasks.tabular import optimization
-from nightshift.tensors import row_count
 from tests.components import samples
 
 

@@ -5,9 +5,9 @@ import pandas as pd
 
 from components.profiling import core
 from components.profiling.core import PhaseTimer
-from nightshift.classification.shards import ItemTable, Shards
 from nightshift.config.texts import TextModel
 from nightshift.contracts.profile import PhaseName
+from nightshift.items.shards import ItemTable, Shards
 from nightshift.storage import sha256
 from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.classification.profiling import ItemFit

@@ -18,9 +18,9 @@ from nightshift.tasks.fitting import FitSpec
 from nightshift.tasks.protocol import TrainingSetup
 from nightshift.tasks.tabular import estimators
 from nightshift.tasks.tabular.profiling import BATCH, PROFILED_STEPS, RowFit, selected_fit
-from tests import packages
+from nightshift_testkit import packages
+from packages.perf.tests.traces.samples import Events, save
 from tests.components.training import samples
-from tests.nightshift.profiler.traces.samples import Events, save
 
 OPERATIONS = [Operation(name="aten::mm", calls=1, self_cpu_ms=1.0, self_device_ms=None, share=0.4)]
 # what each kind's fit has to spend time on

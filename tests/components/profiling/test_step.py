@@ -8,10 +8,10 @@ import torch
 
 from components.profiling.__main__ import body, parser
 from components.training import __main__ as training
-from nightshift.context import StepContext
 from nightshift.contracts import package
 from nightshift.contracts.profile import Profile
-from nightshift.errors import UserError
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
 from tests.components.training import samples
 
 pytestmark = pytest.mark.slow

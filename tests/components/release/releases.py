@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from components.release import core
 from components.release.core import Moment
 from nightshift.config.policy import Rollout
-from nightshift.contracts.release import Action, Release, ReleasedVersion
+from nightshift.contracts.release_record import Action, Release, ReleasedVersion
 from nightshift.contracts.verdict import Verdict
 from nightshift.stats.sequential import LossSums
 

@@ -5,9 +5,9 @@ import pytest
 from components.release import core, verdicts
 from components.release.verdicts import RequestFigures
 from nightshift.config.policy import Rollout
-from nightshift.contracts.release import Action
+from nightshift.contracts.release_record import Action
 from nightshift.contracts.verdict import Decision, Opponent, Verdict
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.stats.sequential import LossSums
 from tests.components.release.releases import CHALLENGER, CHAMPION, ROLLOUT, at, labeled, live, played, started
 

@@ -20,15 +20,16 @@ from components.release.targets import TOLERANCE, BadVersionError, ReleaseTarget
 from components.release.targets.local import Local
 from components.release.targets.sagemaker import SageMaker
 from components.release.verdicts import RequestFigures
-from nightshift import registry, release
-from nightshift.context import StepContext
+from nightshift import registry
 from nightshift.contracts import tables
-from nightshift.contracts.release import Release, ReleasedVersion
+from nightshift.contracts.release_record import Release, ReleasedVersion
 from nightshift.contracts.section import read_section
 from nightshift.contracts.state import State
-from nightshift.errors import UnavailableError, UserError
 from nightshift.local import endpoint
-from nightshift.release import ReleaseRef as Kept
+from nightshift.registry import release_record
+from nightshift.registry.release_record import ReleaseRef as Kept
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.stats.sequential import Tally
 from tests.components import samples
 from tests.components.release import use_cases
@@ -72,10 +73,10 @@ def flags(use_case: UseCase, stocked: str, day: str, **changed: Any) -> Namespac
 
 def begin(stocked: str, champion: int, challenger: int, at: datetime = BEGAN, name: str = "fraud") -> None:
     reference = Kept(stocked, name)
-    release.promote(reference, champion)
+    release_record.promote(reference, champion)
     version = registry.find(stocked, name, challenger)
     served = ReleasedVersion(version=challenger, sha256=version.sha256)
-    release.change(reference, lambda record: core.start(record, served, Moment(at, "test")))
+    release_record.change(reference, lambda record: core.start(record, served, Moment(at, "test")))
 
 
 def step(
@@ -100,7 +101,7 @@ def test_the_labels_that_arrive_decide_which_version_is_live(
     assert _tallies(tmp_path) == [f"{day}.json" for day in use_case.labeled]
     assert (record.stage, record.live.version, record.run) == ("live", live, f"release-{use_case.last}")
     assert record.reasons[0].endswith(f"after {use_case.observations:,} observations.")
-    assert record == release.read(Kept(stocked, name))
+    assert record == release_record.read(Kept(stocked, name))
     assert registry.alias(stocked, name) == live
     assert (challenger in record.rolled_back) == (live == champion)
 
@@ -131,9 +132,9 @@ def test_a_day_is_counted_once_and_by_what_was_known_first(tmp_path: Path, use_c
 
 def test_a_run_for_a_past_day_changes_nothing(use_case: UseCase, stocked: str) -> None:
     begin(stocked, 1, 3)
-    before = release.read(Kept(stocked, "fraud"))
+    before = release_record.read(Kept(stocked, "fraud"))
     assert step(flags(use_case, stocked, "2024-03-18", target="record-only")) == before
-    assert release.read(Kept(stocked, "fraud")) == before
+    assert release_record.read(Kept(stocked, "fraud")) == before
 
 
 @pytest.mark.slow
@@ -271,10 +272,10 @@ def test_what_is_no_fault_of_the_version_leaves_the_record_as_it_is(
 ) -> None:
     begin(stocked, 1, 3)
     step(flags(use_case, stocked, "2024-03-15"), 0.5, lambda *_: One())
-    before = release.read(Kept(stocked, "fraud"))
+    before = release_record.read(Kept(stocked, "fraud"))
     with pytest.raises(type(error), match=str(error)):
         step(flags(use_case, stocked, "2024-03-18"), 3, lambda *_: Bad(error))
-    assert release.read(Kept(stocked, "fraud")) == before
+    assert release_record.read(Kept(stocked, "fraud")) == before
 
 
 def test_a_version_that_is_wrong_is_rolled_back_unless_the_champion_does_not_answer_either(
@@ -289,11 +290,11 @@ def test_a_version_that_is_wrong_is_rolled_back_unless_the_champion_does_not_ans
 
     begin(stocked, 1, 3)
     step(flags(use_case, stocked, "2024-03-15"), 0.5, lambda *_: One())
-    before = release.read(Kept(stocked, "fraud"))
+    before = release_record.read(Kept(stocked, "fraud"))
     bad = BadVersionError("it does not start")
     with pytest.raises(BadVersionError, match="it does not answer"):
         step(flags(use_case, stocked, "2024-03-18"), 3, lambda *_: Mute(bad))
-    assert release.read(Kept(stocked, "fraud")) == before
+    assert release_record.read(Kept(stocked, "fraud")) == before
     record = step(flags(use_case, stocked, "2024-03-18"), 3, lambda *_: Bad(bad))
     assert (record.live.version, record.rolled_back, record.reasons) == (1, {3}, ["it does not start"])
 
@@ -312,7 +313,7 @@ def test_a_challenger_in_shadow_is_not_to_blame_for_a_champion_that_does_not_ans
     begin(stocked, 1, 3)
     with pytest.raises(BadVersionError, match="it does not answer"):
         step(flags(use_case, stocked, "2024-03-15"), 0.5, lambda *_: Brief())
-    record = release.read(Kept(stocked, "fraud"))
+    record = release_record.read(Kept(stocked, "fraud"))
     assert record and record.challenger and record.challenger.version == 3
 
 
@@ -371,7 +372,7 @@ def test_by_hand_a_release_is_started_paused_resumed_and_ended(tmp_path: Path, u
     kept = State.parse(state(tmp_path, registry=stocked))
     with pytest.raises(UserError, match="'fraud' has no champion"):
         manage.status(kept, "fraud")
-    release.promote(Kept(stocked, "fraud"), 1)
+    release_record.promote(Kept(stocked, "fraud"), 1)
     assert manage.start(kept, "fraud", 2).startswith(
         "fraud: Version 2 is compared with version 1, which answers all requests\n"
     )

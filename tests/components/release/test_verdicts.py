@@ -8,7 +8,7 @@ from components.release import verdicts
 from components.release.verdicts import Guard, RequestFigures
 from nightshift.config.policy import Rollout
 from nightshift.contracts.verdict import Decision, Measure, Opponent
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.stats.sequential import LossSums, Tally
 from tests.components.release.releases import CHAMPION, ROLLOUT, labeled, started
 

@@ -12,8 +12,8 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
 from nightshift import registry
-from nightshift.classification import shards
 from nightshift.contracts import tables
+from nightshift.items import shards
 from tests.components import pictures, samples, topics
 
 ROWS = 2000

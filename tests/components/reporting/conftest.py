@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from components.reporting.__main__ import body, parser
-from nightshift.context import StepContext
 from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.evaluation import Evaluation
 from nightshift.contracts.profile import Operation, Phase, PhaseName, Profile, ScoringSpeed
@@ -37,8 +36,9 @@ from nightshift.contracts.section import (
 from nightshift.contracts.section import TableBlock as Grid
 from nightshift.contracts.tables import Partition, Table, write_table
 from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
+from nightshift.runtime.context import StepContext
 from nightshift.storage import write_bytes, write_json
-from tests import packages
+from nightshift_testkit import packages
 from tests.components.states import state
 
 CONFIGS = Path(__file__).parents[3] / "pipelines" / "configs"

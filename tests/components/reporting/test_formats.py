@@ -4,7 +4,7 @@ import pytest
 
 from components.reporting.formats import format_cell, moment
 from nightshift.contracts.section import Estimate
-from nightshift.figures import WRITERS, format_value
+from nightshift.stats.figures import WRITERS, format_value
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from nightshift import storage
 from nightshift.contracts.section import Page
-from tests.nightshift.s3 import bucket, environment, reached_at
+from nightshift_testkit.s3 import bucket, environment, reached_at
 
 pytestmark = pytest.mark.slow
 

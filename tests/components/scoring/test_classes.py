@@ -20,21 +20,22 @@ from components.optimization import forms, subjects
 from components.profiling import __main__ as profiling
 from components.scoring import __main__ as scoring
 from components.training import __main__ as training
-from nightshift import registry, splits, storage, tasks
-from nightshift.classification import shards
-from nightshift.classification.scorer import ClassScorer
-from nightshift.context import StepContext
+from nightshift import registry, storage, tasks
 from nightshift.contracts import drift as contract
 from nightshift.contracts import optimization, package, profile, tables
 from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.section import Pictures, read_section
 from nightshift.contracts.verdict import Verdict
+from nightshift.data import splits
+from nightshift.items import shards
+from nightshift.items.scorer import ClassScorer
+from nightshift.models.tensors import row_count
+from nightshift.runtime.context import StepContext
 from nightshift.stats import shift
 from nightshift.tasks.classification import descriptors, drift_reference
 from nightshift.tasks.classification import drift as signals
 from nightshift.tasks.protocol import DriftInputs
-from nightshift.tensors import row_count
 from tests.components import pictures
 from tests.components.states import state
 

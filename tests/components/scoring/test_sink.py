@@ -15,19 +15,20 @@ import pytest
 
 from components.scoring import sink
 from components.scoring.__main__ import body
-from nightshift import registry, release
+from nightshift import registry
 from nightshift.config import parse
 from nightshift.config.scoring import Scoring
 from nightshift.contracts import tables
 from nightshift.contracts.tables import Partition
-from nightshift.databases import open_database
-from nightshift.errors import UnavailableError, UserError
-from nightshift.release import ReleaseRef
-from tests import postgresql
+from nightshift.data.databases import open_database
+from nightshift.registry import release_record
+from nightshift.registry.release_record import ReleaseRef
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift_testkit import postgresql
+from nightshift_testkit.processes import started, wait_until
+from nightshift_testkit.servers import free_port
 from tests.components import samples
 from tests.components.states import state
-from tests.processes import started, wait_until
-from tests.servers import free_port
 
 CREATE = """
 create table fraud_scores (
@@ -193,7 +194,7 @@ def test_the_step_writes_the_champions_scores_and_no_candidates(tmp_path: Path) 
     body(samples.context(**flags, model=str(tmp_path / "model")))
     assert select(uri).empty
     version = registry.register(str(tmp_path / "registry"), "tiny", str(tmp_path / "model"), {})
-    release.promote(ReleaseRef(str(tmp_path / "registry"), "tiny"), version.version)
+    release_record.promote(ReleaseRef(str(tmp_path / "registry"), "tiny"), version.version)
     body(samples.context(**flags, model=""))
     assert len(select(uri)) == 3 * 40
     assert set(select(uri)["model_version"]) == {str(version.version)}

@@ -9,15 +9,16 @@ import pandas as pd
 import pytest
 
 from components.scoring.__main__ import body
-from nightshift import registry, release
+from nightshift import registry
 from nightshift.contracts import package, tables
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import Bars, read_section
-from nightshift.errors import UserError
-from nightshift.release import ReleaseRef
+from nightshift.registry import release_record
+from nightshift.registry.release_record import ReleaseRef
+from nightshift.runtime.errors import UserError
 from nightshift.serving.prediction_log import PredictionLog, _LoggedRequest
 from nightshift.tabular.online.event import Event
-from tests import packages
+from nightshift_testkit import packages
 from tests.components import samples
 from tests.components.states import state
 
@@ -40,7 +41,7 @@ def by_champion(folder: Path, features: str) -> tables.Table:
 def register(folder: Path, promote: bool, **tags: str) -> None:
     version = registry.register(str(folder / "registry"), "tiny", str(folder / "model"), tags)
     if promote:
-        release.promote(ReleaseRef(str(folder / "registry"), "tiny"), version.version)
+        release_record.promote(ReleaseRef(str(folder / "registry"), "tiny"), version.version)
 
 
 def test_the_newest_days_and_those_whose_labels_are_due_are_scored(tmp_path: Path, features: str) -> None:

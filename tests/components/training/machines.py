@@ -11,12 +11,12 @@ import yaml
 from kubernetes import config
 
 from components.training.trainjob import TrainJob, TrainJobWork
+from nightshift_testkit.cluster import security
+from nightshift_testkit.cluster.cluster import CRDS, Cluster, running
+from nightshift_testkit.cluster.kinds import Json
+from nightshift_testkit.cluster.runtimes import ProcessRuntime
+from nightshift_testkit.cluster.trainer import Trainer
 from pipelines.environments import AWS, Role
-from tests.cluster import security
-from tests.cluster.cluster import CRDS, Cluster, running
-from tests.cluster.kinds import Json
-from tests.cluster.runtimes import ProcessRuntime
-from tests.cluster.trainer import Trainer
 
 INFRA = Path(__file__).parents[3] / "infra" / "kubernetes"
 NAMESPACE = "kubeflow"

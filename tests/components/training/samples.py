@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nightshift import splits
 from nightshift.config import Config, parse
 from nightshift.contracts.tables import Table
+from nightshift.data import splits
 from nightshift.tasks.protocol import TrainingSetup
 from tests.components import samples
 

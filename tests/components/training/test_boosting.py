@@ -10,7 +10,7 @@ import pytest
 import xgboost
 from xgboost.callback import TrainingCallback
 
-from nightshift.errors import PreemptedError
+from nightshift.runtime.errors import PreemptedError
 from nightshift.tasks.fitting import FitSpec
 from nightshift.tasks.tabular import boosting, estimators
 from tests.components.training import samples

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from components.training import core
 from nightshift.config import parse
-from nightshift.errors import UserError
-from nightshift.graph import Graph
-from nightshift.splits import Days, rows_of
+from nightshift.data.splits import Days, rows_of
+from nightshift.models.graph import Graph
+from nightshift.runtime.errors import UserError
 from nightshift.stats import ranking as metrics
 from nightshift.tabular import inputs as tabular
 from nightshift.tasks.tabular.training import TOLERANCE, TableRows, threshold

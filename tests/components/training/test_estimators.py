@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightshift.config.tabular import CandidateKind
-from nightshift.errors import UserError
-from nightshift.graph import Graph
+from nightshift.models.graph import Graph
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.fitting import RESERVED, FitSpec
 from nightshift.tasks.tabular import estimators
 from tests.components.training import samples

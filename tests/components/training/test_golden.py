@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from components.training import core
-from nightshift import splits
 from nightshift.config import Config, parse
 from nightshift.contracts.preprocessing import Inputs
-from nightshift.graph import Graph
+from nightshift.data import splits
+from nightshift.models.graph import Graph
 from nightshift.stats.ranking import RankingMetrics, evaluate
 from nightshift.tabular import inputs as tabular
 from nightshift.tasks.tabular import compromise

@@ -10,13 +10,13 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from transformers import ResNetConfig, ResNetForImageClassification
 
-from nightshift import splits
-from nightshift.classification.shards import ItemTable, labels
 from nightshift.contracts import package, tables
 from nightshift.contracts import preprocessing as parts
-from nightshift.errors import UserError
-from nightshift.graph import Graph
-from nightshift.neural.recipes.resnet import ResNet, ResNetParameters
+from nightshift.data import splits
+from nightshift.items.shards import ItemTable, labels
+from nightshift.models.graph import Graph
+from nightshift.models.recipes.resnet import ResNet, ResNetParameters
+from nightshift.runtime.errors import UserError
 from nightshift.tasks import onnx_export
 from nightshift.tasks.classification import drift_reference, networks
 from nightshift.tasks.classification.training import unlearned_classes

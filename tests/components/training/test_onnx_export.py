@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightshift.graph import Graph
+from nightshift.models.graph import Graph
 from nightshift.tabular.scaler import Scaler
 from nightshift.tasks import onnx_export
 from nightshift.tasks.onnx_export import Tree

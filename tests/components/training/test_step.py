@@ -14,13 +14,13 @@ import pytest
 import torch
 
 from components.training.__main__ import _checkpoints, body, parser
-from nightshift.context import StepContext
 from nightshift.contracts import package
 from nightshift.contracts.section import read_section
-from nightshift.errors import UserError
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
 from nightshift.tabular.inputs import FrameScorer
+from nightshift_testkit.processes import started, wait_until
 from tests.components.training import samples
-from tests.processes import started, wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -16,16 +16,16 @@ from tokenizers.pre_tokenizers import Split
 from torch.utils.flop_counter import FlopCounterMode
 
 from nightshift import storage
-from nightshift.classification import shards, tokens
-from nightshift.classification.shards import ItemTable, Shards
 from nightshift.contracts import package, tables
 from nightshift.contracts import preprocessing as parts
-from nightshift.errors import UnavailableError, UserError
-from nightshift.graph import Graph
-from nightshift.neural import devices, trainer
-from nightshift.neural.data import keep_batch
-from nightshift.neural.recipes.bert import Bert, BertParameters
-from nightshift.neural.replica import Replica
+from nightshift.items import shards, tokens
+from nightshift.items.shards import ItemTable, Shards
+from nightshift.models.graph import Graph
+from nightshift.models.neural import devices, trainer
+from nightshift.models.neural.data import keep_batch
+from nightshift.models.neural.replica import Replica
+from nightshift.models.recipes.bert import Bert, BertParameters
+from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.tasks.classification import networks
 from nightshift.tasks.texts import candidates as texts
 from nightshift.tasks.texts import onnx_export as texts_export

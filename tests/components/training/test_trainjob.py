@@ -14,12 +14,12 @@ from urllib3.exceptions import ProtocolError, ReadTimeoutError
 
 from components.training.__main__ import body, parser
 from components.training.trainjob import CLEANUP_SECONDS, MADE_OF, POLL_SECONDS, TIMEOUT_SECONDS, PodLog, TrainJob
-from nightshift.context import StepContext
 from nightshift.costs.spending import MACHINES_GRACE
-from nightshift.errors import PreemptedError, UnavailableError, UserError
-from nightshift.neural.preemption import PreemptionNotice
-from tests.cluster.cluster import CRDS
-from tests.cluster.kinds import Json
+from nightshift.models.neural.preemption import PreemptionNotice
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import PreemptedError, UnavailableError, UserError
+from nightshift_testkit.cluster.cluster import CRDS
+from nightshift_testkit.cluster.kinds import Json
 from tests.components.training.machines import NAMESPACE, WORK, Site, standing, with_nodes
 from tests.components.training.test_step import flags
 
@@ -53,7 +53,10 @@ def test_machines_run_the_step_together_while_the_first_ones_log_is_copied_and_n
 
     site.job().run(PreemptionNotice())
 
-    assert "machine 0 of 2: -m nightshift.neural --max-restarts 3 -m components.training --config {}" in caplog.messages
+    assert (
+        "machine 0 of 2: -m nightshift.models.neural --max-restarts 3 -m components.training --config {}"
+        in caplog.messages
+    )
     assert not any(line.startswith("machine 1") for line in caplog.messages)
     assert site.left() == []
     assert {pod["spec"]["nodeName"] for pod in seen.values()} == {"gpu-1", "gpu-2"}

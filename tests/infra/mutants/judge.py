@@ -12,7 +12,7 @@ from typing import Any
 
 from infra import terraform
 from infra.terraform import INFRA
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 from tests.infra import hcl, tables
 from tests.infra.checks import CLOUDS
 from tests.infra.golden import cluster, pages

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nightshift.config import parse
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from tests.components import pictures
 from tests.components.pictures import config
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from nightshift.config import parse
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 SHIPPED = sorted((Path(__file__).parents[3] / "pipelines" / "configs").glob("*.yaml"))
 VALID: dict[str, Any] = {

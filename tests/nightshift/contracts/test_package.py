@@ -12,10 +12,10 @@ from nightshift import storage
 from nightshift.contracts import package
 from nightshift.contracts.package import Datatype, DecisionRule, File, Format, ModelPackage, Signature, Tensor
 from nightshift.contracts.preprocessing import Inputs
-from nightshift.errors import UserError
-from tests import packages
+from nightshift.runtime.errors import UserError
+from nightshift_testkit import packages
+from nightshift_testkit.s3 import bucket, environment
 from tests.components import samples
-from tests.nightshift.s3 import bucket, environment
 
 WEIGHTS = {"first": [1.0, 0.0], "second": [0.25, 0.5]}
 MEGABYTE = 1 << 20
@@ -24,7 +24,7 @@ LARGE = "large.safetensors"
 # copies a package as its own process, and prints the most memory that it had
 COPY = """
 import sys
-from nightshift.memory import peak_memory
+from nightshift.runtime.memory import peak_memory
 from nightshift.contracts import package
 package.copy(*sys.argv[1:])
 print(peak_memory())

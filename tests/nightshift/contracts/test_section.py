@@ -14,7 +14,7 @@ from nightshift.contracts.section import (
     read_section,
     write_section,
 )
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 COLUMNS = [TableColumn(title="Name"), TableColumn(title="Value", format="score")]
 SECTION = Section(

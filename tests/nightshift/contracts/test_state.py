@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nightshift.contracts.state import DeploymentTarget, State
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from pipelines import arguments, ir
 from pipelines.environments import local
 from tests.components.states import state

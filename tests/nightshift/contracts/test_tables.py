@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from nightshift.contracts import tables
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 MONDAY, TUESDAY, SUNDAY = date(2024, 3, 18), date(2024, 3, 19), date(2024, 3, 17)
 

@@ -7,7 +7,7 @@ import pytest
 
 from nightshift import storage
 from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 
 
 @pytest.fixture

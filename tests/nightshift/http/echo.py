@@ -14,8 +14,8 @@ from nightshift.http.addresses import listen
 from nightshift.http.errors import UnauthorizedError
 from nightshift.http.messages import OK, HttpRequest, HttpResponse
 from nightshift.http.transport import HttpServer, Timeouts
-from tests.processes import SECONDS
-from tests.servers import free_port
+from nightshift_testkit.processes import SECONDS
+from nightshift_testkit.servers import free_port
 
 LARGEST = 100_000  # bytes of a body
 HEAD = re.compile(rb"HTTP/1\.1 (\d{3}) [^\r]+\r\n(?:date: [^\r]*\r\ncontent-length: (\d+)\r\n(?:[^\r]+\r\n)*)?\r\n")

@@ -19,7 +19,7 @@ from nightshift.http.client import (
     encode_request,
 )
 from nightshift.http.messages import HttpResponse
-from tests.servers import free_port
+from nightshift_testkit.servers import free_port
 
 REQUEST = encode_request("GET", "/", "localhost")
 CHUNKED = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 Not Found\r\nX-Id: 7\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from nightshift.gateway.fleet import Address, EngineReplica
 from nightshift.http.client import (
     ExchangeError,
     InvalidResponseError,
@@ -18,7 +17,8 @@ from nightshift.http.client import (
     encode_request,
 )
 from nightshift.http.pool import BUFFER, MAX_RESPONSE, ConnectionPool
-from tests.cluster.access import Certificate
+from nightshift_llm.gateway.fleet import Address, EngineReplica
+from nightshift_testkit.cluster.access import Certificate
 
 REQUEST = encode_request("POST", "/", "host", b"{}")
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n"

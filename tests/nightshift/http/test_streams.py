@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from nightshift.http.messages import HttpRequest, HttpResponse
+from nightshift_testkit.processes import wait_until
 from tests.nightshift.http.echo import answering, connected, raw, received, request
-from tests.processes import wait_until
 
 
 class Streams:

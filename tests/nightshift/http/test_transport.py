@@ -14,6 +14,7 @@ import pytest
 
 from nightshift.http.parser import HEAD_BYTES, MAX_HEADERS, PIECE
 from nightshift.http.transport import Connection, HttpServer, Timeouts
+from nightshift_testkit.processes import SECONDS, wait_until
 from tests.nightshift.http.echo import (
     LARGEST,
     Echo,
@@ -28,7 +29,6 @@ from tests.nightshift.http.echo import (
     serving,
     statuses,
 )
-from tests.processes import SECONDS, wait_until
 
 
 @pytest.fixture(scope="module")

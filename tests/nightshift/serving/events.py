@@ -17,7 +17,7 @@ from nightshift.tabular.scaler import Scaler
 from nightshift.tabular.windows import DAY
 from nightshift.tasks import onnx_export
 from nightshift.tasks.tabular.features import core
-from tests import packages
+from nightshift_testkit import packages
 from tests.nightshift.tabular.online.streams import START, Labeled, config, event, offline
 
 PAST = 4  # days of the snapshot

@@ -11,8 +11,8 @@ import pytest
 from nightshift.http.addresses import listen
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.files import RunningServer
-from tests.processes import SECONDS
-from tests.servers import free_port
+from nightshift_testkit.processes import SECONDS
+from nightshift_testkit.servers import free_port
 
 EVENT = {"amount": 1.5, "customer_count_1d": 2.0, "channel": "it's web"}
 SCORE = 1 / (1 + math.exp(-(0.1 * 1.5 + 0.1 * 2.0 + 0.3)))

@@ -21,10 +21,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.serving.asgi import ASGI, create
-from tests.processes import wait_until
-from tests.servers import free_port
+from nightshift_testkit.processes import wait_until
+from nightshift_testkit.servers import free_port
 
 BODY = json.dumps({"instances": [{"amount": 1.5, "customer_count_1d": 2.0, "channel": "shop"}]}).encode()
 SCORE = 1 / (1 + math.exp(-(0.1 * 1.5 + 0.1 * 2.0 + 0.2)))

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from nightshift.http.errors import OverloadedError
+from nightshift.models.tensors import Tensors, by_name, row_count
 from nightshift.serving.batching import Batcher, Scores, ServerLimits
 from nightshift.serving.errors import NoScoreError
-from nightshift.tensors import Tensors, by_name, row_count
 
 
 class Graph:

@@ -12,16 +12,16 @@ import httpx
 import jsonschema
 import pytest
 
-from nightshift.assignment import is_answered
 from nightshift.contracts import package as contract
+from nightshift.serving.assignment import is_answered
 from nightshift.serving.files import Challenger
 from nightshift.tabular.online.state import EventRecord
 from nightshift.tabular.windows import DAY
 from nightshift.tasks.tabular.features import core
+from nightshift_testkit.processes import wait_until
 from tests.nightshift.serving.conftest import Running, point
 from tests.nightshift.serving.events import CHOSEN, EVENTS, LATER, PAST, ROWS, events_of, expected, model, raw
 from tests.nightshift.tabular.online.streams import START, Labeled, acknowledged, config, written
-from tests.processes import wait_until
 
 
 def sent(running: Running, *events: Labeled) -> list[float]:

@@ -13,11 +13,11 @@ from nightshift.contracts.package import load as load_manifest
 from nightshift.local import endpoint
 from nightshift.serving import files
 from nightshift.serving.files import DeploymentPointer
+from nightshift_testkit.processes import wait_until
+from nightshift_testkit.servers import free_port
 from tests.nightshift.serving.events import CHOSEN, EVENTS, LATER, PAST, model
 from tests.nightshift.serving.test_events import raw
 from tests.nightshift.tabular.online.streams import written
-from tests.processes import wait_until
-from tests.servers import free_port
 
 
 def score(url: str, *events) -> httpx.Response:

@@ -15,15 +15,15 @@ import pytest
 from PIL import Image
 
 from nightshift import storage
-from nightshift.classification import images
-from nightshift.classification.scorer import ClassScorer
 from nightshift.contracts import package
+from nightshift.items import images
+from nightshift.items.scorer import ClassScorer
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.items.loader import load_schema
 from nightshift.serving.prediction_log import PredictionLog
+from nightshift_testkit.processes import wait_until
 from tests.components import pictures
 from tests.nightshift.serving.conftest import Running, point, serving
-from tests.processes import wait_until
 
 CLASSES = pictures.CONFIG["task"]["classes"]
 # a JPEG that is decoded at a smaller scale, gray and in color

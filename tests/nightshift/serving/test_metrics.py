@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from nightshift import storage
+from nightshift_testkit.prometheus import program, samples
 from tests.nightshift.serving.conftest import Running
-from tests.prometheus import program, samples
 
 GOOD = {"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}
 HIGH = GOOD | {"amount": 1000.0}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nightshift.contracts import package as contract
-from nightshift.graph import Graph
+from nightshift.models.graph import Graph
 from nightshift.tabular.windows import DAY
 from nightshift.tasks.tabular.features import core
 from tests.nightshift.serving import events

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from nightshift import registry, release, storage
-from nightshift.contracts.release import Action, Entry, Release, ReleasedVersion, Stage
-from nightshift.errors import UserError
-from nightshift.release import ReleaseRef
+from nightshift import registry, storage
+from nightshift.contracts.release_record import Action, Entry, Release, ReleasedVersion, Stage
+from nightshift.registry import release_record
+from nightshift.registry.release_record import ReleaseRef
+from nightshift.runtime.errors import UserError
 from nightshift.serving import files
 from nightshift.serving.files import Challenger, DeploymentPointer
 from nightshift.serving.released import read_pointer
@@ -19,7 +20,7 @@ from tests.nightshift.tabular.online.streams import config, written
 
 
 def describe(root: str, number: int, share: float = 1.0) -> ReleasedVersion:
-    return release.describe(registry.find(root, "fraud", number)).model_copy(update={"traffic": share})
+    return release_record.describe(registry.find(root, "fraud", number)).model_copy(update={"traffic": share})
 
 
 def challenge(root: str, share: float) -> None:
@@ -32,7 +33,7 @@ def challenge(root: str, share: float) -> None:
         assert record
         return entry
 
-    release.change(ReleaseRef(root, "fraud"), decide)
+    release_record.change(ReleaseRef(root, "fraud"), decide)
 
 
 def point(root: str, number: int, share: float = 0.0, trial: str | None = None) -> DeploymentPointer:
@@ -56,18 +57,18 @@ Change = Callable[[str], object]
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda root: release.promote(ReleaseRef(root, "fraud"), 3), (3, 0.0)),
-        (lambda root: release.rollback(ReleaseRef(root, "fraud")), (1, 0.0)),
+        (lambda root: release_record.promote(ReleaseRef(root, "fraud"), 3), (3, 0.0)),
+        (lambda root: release_record.rollback(ReleaseRef(root, "fraud")), (1, 0.0)),
         (lambda root: challenge(root, 0.7), (1, 0.7)),
         (lambda root: challenge(root, 0.0), (1, 0.0)),  # in shadow
-        (lambda root: (challenge(root, 0.7), release.rollback(ReleaseRef(root, "fraud"))), (1, 0.0)),
+        (lambda root: (challenge(root, 0.7), release_record.rollback(ReleaseRef(root, "fraud"))), (1, 0.0)),
     ],
 )
 def test_the_record_decides_whatever_the_pointer_still_says(
     stocked: str, change: Change, expected: tuple[int, float]
 ) -> None:
     for number in (1, 2):
-        release.promote(ReleaseRef(stocked, "fraud"), number)
+        release_record.promote(ReleaseRef(stocked, "fraud"), number)
     point(stocked, 2, trial="of a change that is over")
     assert served(stocked) == (2, 0.0)
     change(stocked)
@@ -76,17 +77,17 @@ def test_the_record_decides_whatever_the_pointer_still_says(
     assert served(stocked) == expected
     pointer = read_pointer(stocked, "fraud")
     assert pointer.uri == registry.find(stocked, "fraud", expected[0]).uri
-    assert pointer.since == release.read(ReleaseRef(stocked, "fraud")).live_since[expected[0]].isoformat(
+    assert pointer.since == release_record.read(ReleaseRef(stocked, "fraud")).live_since[expected[0]].isoformat(
         timespec="seconds"
     )
 
 
 def test_a_version_is_tried_only_as_long_as_its_own_change_holds_the_registry(stocked: str) -> None:
-    release.promote(ReleaseRef(stocked, "fraud"), 1)
+    release_record.promote(ReleaseRef(stocked, "fraud"), 1)
     with registry.lock(stocked):
         tried = point(stocked, 2, trial=registry.read_holder(stocked))
         assert read_pointer(stocked, "fraud") == tried
-        release.promote(ReleaseRef(stocked, "fraud"), 2)
+        release_record.promote(ReleaseRef(stocked, "fraud"), 2)
     # what was tried is what is released, so nothing is loaded again
     assert read_pointer(stocked, "fraud") == tried
     with registry.lock(stocked):
@@ -102,7 +103,7 @@ def test_an_endpoint_without_a_release_record_serves_its_pointer(stocked: str) -
 
 
 def test_a_released_version_that_is_gone_is_named(stocked: str) -> None:
-    release.promote(ReleaseRef(stocked, "fraud"), 2)
+    release_record.promote(ReleaseRef(stocked, "fraud"), 2)
     point(stocked, 1)
     registry.remove(stocked, "fraud", [2])
     with pytest.raises(UserError, match=r"2.*existing versions.*1, 3"):
@@ -116,7 +117,7 @@ def test_a_version_with_other_windows_gets_the_newest_snapshot_that_has_them(tmp
         registry.register(root, "fraud", model(tmp_path / str(number), chosen), {})
         (folder := tmp_path / "online" / f"date=2018-08-0{number}").mkdir(parents=True)
         uris.append(written(EVENTS, chosen, PAST, str(folder)))
-    release.promote(ReleaseRef(root, "fraud"), 2)
+    release_record.promote(ReleaseRef(root, "fraud"), 2)
     pointer = replace(point(root, 1), snapshot=uris[0])
     storage.write_json(files.pointer_uri(root, "fraud"), asdict(pointer))
     assert read_pointer(root, "fraud").snapshot == uris[1]

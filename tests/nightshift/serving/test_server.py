@@ -13,17 +13,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from nightshift.context import StepContext
 from nightshift.contracts.package import load as manifest
-from nightshift.errors import UserError
-from nightshift.graph import CUDA, runtime
+from nightshift.models.graph import CUDA, runtime
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
 from nightshift.serving.__main__ import body, parser
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.files import DeploymentPointer
 from nightshift.serving.platforms import Platform, detect
 from nightshift.serving.versions import load
-from tests.processes import SECONDS, started, wait_until
-from tests.servers import free_port
+from nightshift_testkit.processes import SECONDS, started, wait_until
+from nightshift_testkit.servers import free_port
 
 
 def refused(*words: str) -> str:

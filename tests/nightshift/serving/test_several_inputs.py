@@ -18,20 +18,20 @@ from components.optimization import core, forms
 from components.optimization.forms import Form
 from components.profiling.core import scoring
 from nightshift import storage
-from nightshift.classification.scorer import scores
 from nightshift.contracts import package, preprocessing
 from nightshift.contracts.optimization import ORIGINAL
 from nightshift.contracts.package import Datatype, DecisionRule, Signature, Tensor
 from nightshift.contracts.preprocessing import Inputs
-from nightshift.graph import Graph
+from nightshift.items.scorer import scores
+from nightshift.models.graph import Graph
+from nightshift.models.tensors import Tensors, concatenate, row_count, take_rows
 from nightshift.serving.application import Application
 from nightshift.serving.batching import Batcher, ServerLimits
 from nightshift.serving.files import DeploymentPointer
 from nightshift.serving.items.decoder import DecoderPool
 from nightshift.serving.items.schema import ItemError, ItemField, ItemSchema
 from nightshift.serving.versions import Model, ModelManager, load
-from nightshift.tensors import Tensors, concatenate, row_count, take_rows
-from tests import packages
+from nightshift_testkit import packages
 from tests.nightshift.http.echo import answering
 
 SIDE, CLASSES = 2, ["short", "long", "other"]

@@ -7,9 +7,9 @@ import httpx
 import numpy as np
 import pytest
 
-from nightshift.classification.scorer import ClassScorer
 from nightshift.contracts import package
-from nightshift.errors import UserError
+from nightshift.items.scorer import ClassScorer
+from nightshift.runtime.errors import UserError
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.items.loader import load_schema
 from tests.components import topics

@@ -13,13 +13,13 @@ import pytest
 
 from nightshift.serving import files
 from nightshift.serving.workers import SharedCounters
-from tests import redis
+from nightshift_testkit import redis
+from nightshift_testkit.processes import SECONDS, started, wait_until
+from nightshift_testkit.servers import free_port
 from tests.conftest import save
 from tests.nightshift.serving.conftest import point
 from tests.nightshift.serving.events import CHOSEN, EVENTS, LATER, PAST, expected, model, raw
 from tests.nightshift.tabular.online.streams import written
-from tests.processes import SECONDS, started, wait_until
-from tests.servers import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -135,7 +135,7 @@ def test_workers_end_with_the_process_that_watches_them(server) -> None:
 ORPHANED = """
 import ctypes, subprocess, sys
 from nightshift.serving.__main__ import body, parser
-from nightshift.step import run
+from nightshift.runtime.step import run
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # what a container's first process is: every orphan's parent
 subprocess.run(["sh", "-c", "exec 3<&0; cat <&3 &"])  # an orphan that ends when the test says so
 run(parser(), body)

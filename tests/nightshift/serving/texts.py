@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from nightshift.classification import tokens
 from nightshift.contracts import package
 from nightshift.contracts.package import DecisionRule
+from nightshift.items import tokens
 from nightshift.tasks.texts import candidates as texts
 from nightshift.tasks.texts.onnx_export import Line, bag
-from tests import packages
+from nightshift_testkit import packages
 from tests.components import topics
 
 WORDS = {"[PAD]": 0, "[UNK]": 1, "night": 2, "shift": 3}

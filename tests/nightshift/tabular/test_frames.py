@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.tabular import frames
 
 

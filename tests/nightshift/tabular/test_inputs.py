@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from nightshift.contracts.preprocessing import Inputs
-from nightshift.errors import UserError
-from nightshift.graph import Graph
+from nightshift.models.graph import Graph
+from nightshift.runtime.errors import UserError
 from nightshift.tabular.inputs import FrameScorer, matrix, seen_in
 from tests.components import samples
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightshift.config import Config, parse
+from nightshift.data.times import EPOCH, EPOCH_UTC, MICROSECOND
 from nightshift.tabular import windows
 from nightshift.tabular.online.event import Event
 from nightshift.tabular.online.inputs import EventInputs
-from nightshift.times import EPOCH, EPOCH_UTC, MICROSECOND
 from tests.nightshift.tabular.online import streams
 
 ZONES = ["UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Tokyo", "Asia/Kathmandu", "Australia/Lord_Howe"]

@@ -8,8 +8,8 @@ from typing import get_type_hints
 import pytest
 
 from nightshift import tasks
-from nightshift.errors import UserError
 from nightshift.kinds import BUILT_IN, TaskKind
+from nightshift.runtime.errors import UserError
 from nightshift.tasks import Task
 
 DOCS = Path(__file__).parents[3] / "docs" / "guides" / "extending.md"

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from nightshift import release
 from nightshift.contracts.section import Page, SectionOutcome
 from nightshift.contracts.verdict import Decision, Measure, Verdict
-from nightshift.release import ReleaseRef
+from nightshift.registry import release_record
+from nightshift.registry.release_record import ReleaseRef
 
 
 @pytest.fixture
 def workspace(stocked: str, tmp_path: Path) -> Path:
     """Three versions, of which 2 is the champion, and the run `fraud-1` with its summary, page and drift."""
-    release.promote(ReleaseRef(stocked, "fraud"), 2)
+    release_record.promote(ReleaseRef(stocked, "fraud"), 2)
     folder = tmp_path / "runs" / "fraud-1"
     (folder / "drift" / "drift").mkdir(parents=True)
     started = (datetime.now(UTC) - timedelta(days=999)).isoformat()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from kfp import dsl
 
+from nightshift_testkit.processes import SECONDS, engine, started, wait_until
 from pipelines import configs
 from tests.pipelines.samples import command, compiled_file, dated, one_step, one_step_a_day, run_of, shell, write
-from tests.processes import SECONDS, engine, started, wait_until
 
 pytestmark = pytest.mark.slow
 

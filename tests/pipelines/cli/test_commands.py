@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nightshift import release
-from nightshift.release import ReleaseRef
+from nightshift.registry import release_record
+from nightshift.registry.release_record import ReleaseRef
+from nightshift_testkit.processes import SECONDS
 from pipelines.cli.__main__ import COMMANDS, parse_command_line
 from tests.pipelines.samples import command
-from tests.processes import SECONDS
 
 LISTED = """
 import contextlib, sys
@@ -86,7 +86,7 @@ def test_a_command_that_does_not_exist_is_answered_with_one_line_and_exit_code_t
 def test_a_command_about_versions_imports_no_library_that_takes_long(
     words: list[str], stocked: str, tmp_path: Path
 ) -> None:
-    release.promote(ReleaseRef(stocked, "fraud"), 1)
+    release_record.promote(ReleaseRef(stocked, "fraud"), 1)
     command = [sys.executable, "-X", "importtime", "-m", "pipelines.cli", *words, "--workspace", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
     imported = set(re.findall(r"\| +([\w.]+)$", done.stderr, re.MULTILINE))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from tests.pipelines.samples import called
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from nightshift.errors import UserError
-from tests.cluster.cluster import CONFIG
+from nightshift.runtime.errors import UserError
+from nightshift_testkit.cluster.cluster import CONFIG
+from nightshift_testkit.servers import free_port, serving
 from tests.pipelines.samples import called
-from tests.servers import free_port, serving
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "schemas" / "health_report.json"
 

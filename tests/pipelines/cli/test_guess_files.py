@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nightshift_testkit.workbooks import write_workbook
 from pipelines.configs import load
 from tests.pipelines.samples import command
-from tests.workbooks import write_workbook
 
 DAYS = 60
 A_DAY = 10

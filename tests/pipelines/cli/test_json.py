@@ -12,21 +12,14 @@ import pytest
 from nightshift.contracts.__main__ import ARTIFACTS
 from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.verdict import Decision
-from nightshift.neural.configured import ConfiguredNetwork
-from nightshift.profiler.replicas import Process, ScalingMeasurement, ScalingSpec
-from nightshift.profiler.tuning import (
-    Speed,
-    Tried,
-    Tuned,
-    TuningSetting,
-    Variant,
-    VariantComparison,
-)
-from pipelines.cli import scale, tune
+from nightshift.models.neural.configured import ConfiguredNetwork
+from nightshift_perf.cli import scale, tune
+from nightshift_perf.replicas import Process, ScalingMeasurement, ScalingSpec
+from nightshift_perf.tuning import Speed, Tried, Tuned, TuningSetting, Variant, VariantComparison
+from nightshift_testkit.processes import SECONDS, engine
+from packages.perf.tests.traces.samples import Events, save
 from pipelines.cli.__main__ import COMMANDS, parse_command_line
-from tests.nightshift.profiler.traces.samples import Events, save
 from tests.pipelines.samples import called, command, compiled_file, one_step_a_day
-from tests.processes import SECONDS, engine
 
 SCHEMAS = Path(__file__).parents[3] / "docs" / "schemas"
 # commands without --json -> the reason

@@ -14,23 +14,24 @@ from typing import Any
 import httpx
 import pytest
 
-from nightshift import registry, release, storage
+from nightshift import registry, storage
 from nightshift.contracts import package
 from nightshift.contracts.preprocessing import LanguagePreprocessing
-from nightshift.contracts.release import Action, Stage
-from nightshift.errors import UserError
+from nightshift.contracts.release_record import Action, Stage
 from nightshift.local import endpoint, examples
-from nightshift.local.engine import RunningEngine
-from nightshift.release import ReleaseRef
+from nightshift.registry import release_record
+from nightshift.registry.release_record import ReleaseRef
+from nightshift.runtime.errors import UserError
 from nightshift.serving import files
 from nightshift.serving.files import Challenger
 from nightshift.storage import locks
+from nightshift_llm.local.engine import RunningEngine
+from nightshift_testkit import packages
+from nightshift_testkit.processes import SECONDS, engine, started, wait_until
+from nightshift_testkit.servers import free_port
 from pipelines import configs
 from pipelines.cli.__main__ import parse_command_line
 from pipelines.environments import local
-from tests import packages
-from tests.processes import SECONDS, engine, started, wait_until
-from tests.servers import free_port
 
 
 def run(folder: str, *words: str) -> int:
@@ -49,7 +50,7 @@ def served(stocked):
 
 def test_models_lists_every_version_and_marks_the_champion(stocked, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    release.promote(ReleaseRef(stocked, "fraud"), 2)
+    release_record.promote(ReleaseRef(stocked, "fraud"), 2)
     run(stocked, "models")
     printed = capsys.readouterr().out
     assert re.search(r"average\s.*\n.* precision ", printed)
@@ -60,7 +61,7 @@ def test_models_lists_every_version_and_marks_the_champion(stocked, capsys, monk
         ["3", "2018-07-25 .. 2018-07-31", "0.6000"],
     ]
     registered = [version.tags["registered_at"][:10] for version in registry.versions(stocked, "fraud")]
-    (live,) = release.read(ReleaseRef(stocked, "fraud")).live_since.values()
+    (live,) = release_record.read(ReleaseRef(stocked, "fraud")).live_since.values()
     dates = [[cell[:10] for cell in row[3:]] for row in rows]
     assert dates == [[registered[0], "-"], [registered[1], str(live)[:10]], [registered[2], "-"]]
 
@@ -75,7 +76,7 @@ def test_promote_and_rollback_move_the_champion_and_the_running_endpoint(stocked
     model = httpx.get(f"{served.url}/model").json()
     assert model["version"] == 1
     assert model["champion_since"] >= before
-    assert release.champion(ReleaseRef(stocked, "fraud")).version == 1
+    assert release_record.champion(ReleaseRef(stocked, "fraud")).version == 1
     assert "fraud: version 1 is the champion now" in capsys.readouterr().out
 
 
@@ -91,7 +92,7 @@ def test_a_version_rolled_back_while_the_endpoint_was_down_serves_after_a_restar
         health = wait_until(lambda: read_health(served.url), "the endpoint answers")
         assert (health["version"], health["status"], health["loaded"]) == (1, "ok", True)
         # and it follows whoever changes the record alone
-        release.promote(ReleaseRef(stocked, "fraud"), 3)
+        release_record.promote(ReleaseRef(stocked, "fraud"), 3)
         wait_until(lambda: read_health(served.url)["version"] == 3, "the endpoint follows the record")
         with pytest.raises(UserError, match="an endpoint of 'fraud' runs already"):
             run(stocked, "serve")
@@ -143,13 +144,15 @@ def test_an_aborted_release_leaves_no_request_to_its_challenger(stocked, served,
         endpoint.start_or_update(state, version, examples.build_stateless("", "fraud", version.uri), 0, challenger)
         shares = {"traffic": 0.3}, {"traffic": 0.7}
         parts = [
-            release.describe(part).model_copy(update=share)
+            release_record.describe(part).model_copy(update=share)
             for part, share in zip((version, second), shares, strict=True)
         ]
-        return release.entry(Action.ADVANCED, version).model_copy(update={"stage": Stage.CANARY, "versions": parts})
+        return release_record.entry(Action.ADVANCED, version).model_copy(
+            update={"stage": Stage.CANARY, "versions": parts}
+        )
 
     with registry.lock(stocked):
-        release.change(ReleaseRef(stocked, "fraud"), advance)
+        release_record.change(ReleaseRef(stocked, "fraud"), advance)
     assert httpx.get(f"{served.url}/model").json()["challenger"] == {"version": 2, "share": 0.7}
     capsys.readouterr()
     run(stocked, "release", "abort")
@@ -159,7 +162,7 @@ def test_an_aborted_release_leaves_no_request_to_its_challenger(stocked, served,
 
 def test_promote_without_an_endpoint_starts_none(stocked, capsys):
     run(stocked, "promote", "2")
-    assert release.champion(ReleaseRef(stocked, "fraud")).version == 2
+    assert release_record.champion(ReleaseRef(stocked, "fraud")).version == 2
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("no endpoint is running here: one that starts serves version 2; another target")
     assert lines[1:] == ["fraud: version 2 is the champion now"]
@@ -169,7 +172,7 @@ def test_promote_without_an_endpoint_starts_none(stocked, capsys):
 def test_a_wrong_version_is_answered_with_those_that_exist(stocked, version):
     with pytest.raises(UserError, match=r"existing versions.*: 1, 2, 3"):
         run(stocked, "promote", version)
-    assert release.champion(ReleaseRef(stocked, "fraud")) is None
+    assert release_record.champion(ReleaseRef(stocked, "fraud")) is None
 
 
 def test_a_rollback_without_an_earlier_champion_is_refused(stocked):
@@ -186,7 +189,7 @@ def test_a_model_has_to_be_named_where_there_are_several(stocked, save_model):
         run(stocked, "promote", "1", "--config", "handbok")
     for named in ("handbook", str(configs.find_file("handbook"))):
         run(stocked, "promote", "1", "--config", named)
-    assert release.champion(ReleaseRef(stocked, "fraud")) is None
+    assert release_record.champion(ReleaseRef(stocked, "fraud")) is None
 
 
 def test_an_empty_registry_says_how_to_fill_it(tmp_path):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from tests.pipelines.samples import called, command
 
 

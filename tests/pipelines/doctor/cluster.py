@@ -15,15 +15,15 @@ from kubernetes import config
 
 from nightshift.cluster import MissingError
 from nightshift.contracts.health import HealthReport
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift_testkit.cluster.cluster import CRDS, Cluster, running
+from nightshift_testkit.cluster.kinds import BUILT_IN, Json, Kind
+from nightshift_testkit.cluster.runtimes import ProcessRuntime
 from pipelines.doctor.environment import diagnose
 from pipelines.doctor.images import LoginError
 from pipelines.doctor.kubernetes import KubernetesApi
 from pipelines.doctor.services import DCGM
 from pipelines.environments import AWS, Role, Site
-from tests.cluster.cluster import CRDS, Cluster, running
-from tests.cluster.kinds import BUILT_IN, Json, Kind
-from tests.cluster.runtimes import ProcessRuntime
 from tests.infra import rendered
 from tests.infra.kustomize import built
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from nightshift.contracts.health import CheckStatus, HealthCheck
-from nightshift.errors import UnavailableError
+from nightshift.runtime.errors import UnavailableError
+from nightshift_testkit import s3
+from nightshift_testkit.cluster.rbac import User
 from pipelines.doctor import access, services
 from pipelines.doctor.environment import diagnose_inside
 from pipelines.environments import AWS, AWS_TRY, GCP_TRY, SITES, Role, Site
-from tests.cluster.rbac import User
-from tests.nightshift import s3
 from tests.pipelines.doctor.cluster import (
     GPU_LABELS,
     GPU_TAINT,
@@ -125,11 +125,11 @@ FAULTS: dict[str, tuple[Sow, str, CheckStatus, str, str]] = {
     ),
     "the release step may not change served models": (
         drop_verb("nightshift-release", "update", "nightshift"),
-        "rights of nightshift-release", FAILED, "may not update inferenceservices", "nightshift/release.yaml",
+        "rights of nightshift-release", FAILED, "may not update inferenceservices", "nightshift/registry/release_record.yaml",
     ),
     "the binding of the release step is missing": (
         lambda env: env.remove("RoleBinding", "nightshift-release", "nightshift"),
-        "rights of nightshift-release", FAILED, "may not create inferenceservices", "nightshift/release.yaml",
+        "rights of nightshift-release", FAILED, "may not create inferenceservices", "nightshift/registry/release_record.yaml",
     ),
     "the training step may not read its machines' logs": (
         drop_verb("nightshift-training", "get"),

@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift_testkit.servers import free_port, serving
 from pipelines.doctor.images import HttpRegistry, LoginError, split_reference
-from tests.servers import free_port, serving
 
 LOGIN = base64.b64encode(b"ann:secret").decode()
 TOKEN = "token-of-ann"

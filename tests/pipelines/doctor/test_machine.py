@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nightshift.contracts.health import CheckStatus
-from nightshift.errors import UnavailableError
+from nightshift.runtime.errors import UnavailableError
+from nightshift_testkit.servers import free_port
 from pipelines.doctor import machine, web
-from tests.servers import free_port
 
 OK, FAILED, SKIPPED = CheckStatus.OK, CheckStatus.FAILED, CheckStatus.SKIPPED
 

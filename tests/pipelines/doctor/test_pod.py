@@ -7,7 +7,7 @@ import kubernetes_validate
 import pytest
 
 from nightshift.contracts.health import HealthReport
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 from pipelines.doctor import pod
 from pipelines.environments import AWS, GCP, Site
 

@@ -13,9 +13,9 @@ from moto import mock_aws
 
 from nightshift.cluster import MissingError
 from nightshift.contracts.health import CheckStatus, HealthCheck
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
+from nightshift_testkit.servers import serving
 from pipelines.doctor import aws, google, quotas, web
-from tests.servers import serving
 
 OK, FAILED, SKIPPED = CheckStatus.OK, CheckStatus.FAILED, CheckStatus.SKIPPED
 KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}

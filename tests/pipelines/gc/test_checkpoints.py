@@ -14,11 +14,12 @@ from components.features.__main__ import scratch
 from components.training.__main__ import _checkpoints
 from nightshift import storage
 from nightshift.config import parse
-from nightshift.context import StepContext
 from nightshift.contracts.state import State
-from nightshift.errors import UserError
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.tabular.features import shards
 from nightshift.tasks.tabular.features.shards import Sizes
+from nightshift_testkit.s3 import bucket, reached_at
 from pipelines import arguments
 from pipelines.cli import gc as command
 from pipelines.engines.local import runs
@@ -26,7 +27,6 @@ from pipelines.environments import local
 from pipelines.gc import sweep
 from tests.components.features import days
 from tests.components.states import state as text
-from tests.nightshift.s3 import bucket, reached_at
 
 NOW = datetime.now(UTC)
 CONFIG = parse(days.CONFIG | {"retention": {"runs_days": 9, "partitions_days": 5, "versions_days": 9}})

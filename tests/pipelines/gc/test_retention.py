@@ -17,23 +17,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightshift import registry, release, storage
+from nightshift import registry, storage
 from nightshift.config import parse
 from nightshift.config.policy import Retention
 from nightshift.contracts import package, tables
 from nightshift.contracts.registry import RegisteredVersion
 from nightshift.contracts.tables import Partition, Table
-from nightshift.errors import UserError
 from nightshift.local import endpoint
-from nightshift.release import ReleaseRef
+from nightshift.registry import release_record
+from nightshift.registry.release_record import ReleaseRef
+from nightshift.runtime.errors import UserError
 from nightshift.serving.files import DeploymentPointer, pointer_uri
+from nightshift_testkit import s3
 from pipelines import arguments, configs
 from pipelines.engines.local import runs
 from pipelines.engines.local.run import DEFINITION, Run, StepOutcome
 from pipelines.environments import local
 from pipelines.gc import retention, sweep
 from pipelines.gc.retention import Inventory, RemovalPlan
-from tests.nightshift import s3
 from tests.pipelines.samples import command
 
 CONFIG = parse(configs.load("fraud") | {"retention": {"runs_days": 90, "partitions_days": 30, "versions_days": 180}})
@@ -195,7 +196,7 @@ def test_the_champions_run_and_partitions_stay_however_old(workspace: Workspace)
     champion = workspace.run("made-1", 2000, part)
     workspace.run("new", 1)
     workspace.version(1, 2000, "made-1")
-    release.promote(ReleaseRef(workspace.state.registry, "fraud"), 1)
+    release_record.promote(ReleaseRef(workspace.state.registry, "fraud"), 1)
 
     plan = workspace.collect()
 
@@ -211,7 +212,7 @@ def test_one_can_roll_back_afterwards(workspace: Workspace) -> None:
     for number in (1, 2, 3):
         workspace.run(f"made-{number}", 500, workspace.partition(f"2020-01-0{number}", 500))
         workspace.version(number, 500, f"made-{number}")
-        release.promote(ReleaseRef(workspace.state.registry, "fraud"), number)
+        release_record.promote(ReleaseRef(workspace.state.registry, "fraud"), number)
     workspace.run("new", 1)
 
     plan = workspace.collect()
@@ -219,7 +220,7 @@ def test_one_can_roll_back_afterwards(workspace: Workspace) -> None:
     assert (names(plan.versions), names(plan.runs)) == (["1"], ["made-1"])
     done = command("rollback", "--workspace", str(workspace.folder))
     assert done.stdout.endswith("fraud: version 2 is the champion now\n"), done.stderr
-    champion = release.champion(ReleaseRef(workspace.state.registry, "fraud"))
+    champion = release_record.champion(ReleaseRef(workspace.state.registry, "fraud"))
     assert champion is not None
     assert package.load(champion.uri).sha256 == champion.sha256
 

@@ -5,8 +5,8 @@ import numpy as np
 from nightshift.contracts.evaluation import EvaluationFigures
 from nightshift.contracts.section import Fact
 from nightshift.contracts.verdict import Measure
-from nightshift.markdown import items, page
 from nightshift.stats import bootstrap
+from nightshift.tasks.markdown import items, page
 from nightshift.tasks.model_cards import identity
 from nightshift.tasks.protocol import EvaluationReport
 from nightshift.tasks.rows import MeasuredRows, require_labels

@@ -7,7 +7,7 @@ import numpy as np
 
 from nightshift import storage
 from nightshift.contracts import tables
-from nightshift.splits import Days, buffer_days, rows_of
+from nightshift.data.splits import Days, buffer_days, rows_of
 from nightshift.tasks.protocol import FeatureDetails, FeatureSetup
 
 

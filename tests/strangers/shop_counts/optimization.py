@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from nightshift import splits
 from nightshift.contracts import package
+from nightshift.data import splits
+from nightshift.models.tensors import by_name
 from nightshift.tabular.inputs import matrix
 from nightshift.tasks.tabular.optimization import engine_variants, reference
-from nightshift.tensors import by_name
 from shop_counts import poisson
 
 __all__ = ["engine_variants", "reference", "rows"]

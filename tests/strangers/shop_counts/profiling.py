@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from nightshift import tasks
 from nightshift.contracts.profile import PhaseName
-from nightshift.tensors import by_name
+from nightshift.models.tensors import by_name
 
 
 def selected_fit(setup, model, phase):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nightshift.contracts.package import DecisionRule
-from nightshift.graph import Graph
+from nightshift.models.graph import Graph
 from nightshift.tabular import inputs
 from nightshift.tasks.fitting import FitSpec
 from nightshift.tasks.protocol import CandidateMetrics, TrainingSetup

@@ -11,7 +11,7 @@ from nightshift.config.tabular import TabularConfig
 from nightshift.contracts import tables
 from nightshift.contracts.online import Replay
 from nightshift.contracts.section import Row, TableBlock, TableColumn
-from nightshift.splits import Days, rows_of
+from nightshift.data.splits import Days, rows_of
 from nightshift.tabular import frames
 from nightshift.tasks.protocol import FeatureDetails, FeatureSetup
 from nightshift.tasks.tabular.features import core, workers

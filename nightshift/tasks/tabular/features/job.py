@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from nightshift import storage
 from nightshift.config.tabular import TabularConfig
 from nightshift.contracts import tables
-from nightshift.splits import Days, buffer_days, rows_of
-from nightshift.step import log
+from nightshift.data.splits import Days, buffer_days, rows_of
+from nightshift.runtime.step import log
 from nightshift.tabular import frames
 from nightshift.tasks.tabular.features import core
 

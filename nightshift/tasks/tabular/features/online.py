@@ -12,8 +12,8 @@ from nightshift import storage
 from nightshift.config.tabular import TabularConfig
 from nightshift.contracts.online import Replay, SnapshotExample
 from nightshift.contracts.tables import Table
-from nightshift.splits import Days, buffer_days, rows_of
-from nightshift.step import log
+from nightshift.data.splits import Days, buffer_days, rows_of
+from nightshift.runtime.step import log
 from nightshift.tabular import windows
 from nightshift.tabular.online import skew, snapshot
 from nightshift.tasks.tabular.features import core

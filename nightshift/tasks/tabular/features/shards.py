@@ -22,9 +22,9 @@ from pyarrow import ipc
 
 from nightshift import storage
 from nightshift.contracts.tables import Partition
-from nightshift.errors import UnavailableError, UserError
-from nightshift.splits import Days
-from nightshift.step import log
+from nightshift.data.splits import Days
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.step import log
 from nightshift.tabular import frames, windows
 from nightshift.tasks.tabular.features import core
 from nightshift.tasks.tabular.features.job import ONE_PASS, TableFeatureJob

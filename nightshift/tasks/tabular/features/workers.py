@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nightshift.errors import UnavailableError, UserError
-from nightshift.lineage import code_version
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.lineage import code_version
 
 if TYPE_CHECKING:
     from distributed import Client

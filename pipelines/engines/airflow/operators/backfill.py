@@ -8,8 +8,8 @@ from airflow.sdk import task
 from airflow.sdk.exceptions import AirflowFailException
 
 from nightshift.contracts.state import DeploymentTarget
-from nightshift.dates import parse_date
-from nightshift.errors import UserError
+from nightshift.data.dates import parse_date
+from nightshift.runtime.errors import UserError
 
 POLL_SECONDS = 10  # between two looks at a run
 

@@ -14,9 +14,9 @@ from jinja2 import pass_context
 
 from nightshift import storage
 from nightshift.contracts.state import DeploymentTarget
-from nightshift.dates import parse_date
-from nightshift.errors import UserError
-from nightshift.splits import last_complete_day
+from nightshift.data.dates import parse_date
+from nightshift.data.splits import last_complete_day
+from nightshift.runtime.errors import UserError
 from pipelines import arguments, configs, environments, ir
 from pipelines.arguments import run_name
 from pipelines.commands import Commands

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from nightshift.cluster.kubeflow import Definition, KubeflowApi, KubeflowTarget
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 from pipelines.engines.airflow.operators.context import EXPERIMENT, Rendering
 from pipelines.engines.airflow.operators.links import KUBEFLOW_RUN
 from pipelines.engines.kubeflow.submission import ENDED, SUCCEEDED

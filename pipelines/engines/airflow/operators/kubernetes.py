@@ -16,10 +16,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kubernetes.client import models as k8s
 from kubernetes.client.exceptions import ApiException
 
-from nightshift.argv import require_short
 from nightshift.cluster import ACCOUNT, is_full
-from nightshift.errors import UserError
-from nightshift.step import MESSAGE, PREEMPTED, PREEMPTIONS, USER_ERROR
+from nightshift.runtime.argv import require_short
+from nightshift.runtime.errors import UserError
+from nightshift.runtime.step import MESSAGE, PREEMPTED, PREEMPTIONS, USER_ERROR
 from pipelines import ir
 from pipelines.engines.airflow.operators.context import Rendering
 from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES

@@ -10,7 +10,7 @@ from typing import Any, Self
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from nightshift.step import USER_ERROR
+from nightshift.runtime.step import USER_ERROR
 from nightshift.storage import locks
 from pipelines import ir
 from pipelines.engines.airflow.operators.context import Rendering

@@ -12,10 +12,10 @@ import pytest
 from kubernetes import client, config
 
 from components.release.targets.kserve import OWNER, KServe, KServeSettings
-from tests.cluster.cluster import CRDS, Cluster, running
-from tests.cluster.kinds import POD, Json, Kind
-from tests.cluster.problems import RefusedError
-from tests.cluster.runtimes import ProcessRuntime
+from nightshift_testkit.cluster.cluster import CRDS, Cluster, running
+from nightshift_testkit.cluster.kinds import POD, Json, Kind
+from nightshift_testkit.cluster.problems import RefusedError
+from nightshift_testkit.cluster.runtimes import ProcessRuntime
 from tests.components.release.targets.platform import Counted, Platform
 from tests.components.release.targets.versions import Fleet
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from components.release.targets.kserve_raw import KServeRawDeployment, RawDeploymentSettings
-from tests.cluster.kinds import DEPLOYMENT, Json
-from tests.cluster.operations import condition
+from nightshift_testkit.cluster.kinds import DEPLOYMENT, Json
+from nightshift_testkit.cluster.operations import condition
 from tests.components.release.targets.kserve import EXTENSION, Controllers, number, uri
 from tests.components.release.targets.versions import Fleet
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from components.release.targets.kserve import OWNER
 from components.release.targets.llm_inference_service import Connections, LLMInferenceServices, LLMSettings
-from tests.cluster.kinds import DEPLOYMENT, Json
-from tests.cluster.operations import condition
+from nightshift_testkit.cluster.kinds import DEPLOYMENT, Json
+from nightshift_testkit.cluster.operations import condition
 from tests.components.release.targets.kserve import Controllers
 from tests.components.release.targets.platform import Platform
 from tests.components.release.targets.versions import TEXTS, Fleet

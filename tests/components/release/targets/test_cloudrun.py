@@ -12,7 +12,7 @@ from google.cloud import run_v2 as api
 
 from components.release.targets import BadVersionError, rollout
 from components.release.targets.google_cloud import Api
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 from tests.components.release.targets.cloud_run import PARENT, Run, platform
 from tests.components.release.targets.versions import Fleet
 

@@ -16,9 +16,9 @@ from components.release.targets.vertex import Vertex
 from nightshift import registry
 from nightshift.contracts import package
 from nightshift.contracts.state import State
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
+from nightshift_testkit.servers import serving
 from tests.components.states import state
-from tests.servers import serving
 
 ROLE, IMAGE = "arn:aws:iam::123456789012:role/serving", "registry.example.com/nightshift/serving:0.3.0"
 

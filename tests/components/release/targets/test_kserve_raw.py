@@ -9,11 +9,11 @@ import pytest
 
 from components.release.targets import kserve_raw, rollout
 from components.release.targets.kserve import NEWEST, notes
-from nightshift.errors import UnavailableError, UserError
 from nightshift.local import endpoint
+from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.serving import options
 from nightshift.serving.__main__ import parser
-from tests.cluster.kinds import DEPLOYMENT, LIMITS, QUOTA, Json, Kind
+from nightshift_testkit.cluster.kinds import DEPLOYMENT, LIMITS, QUOTA, Json, Kind
 from tests.components.release.targets.kserve_raw import NAME, StandardControllers, platform
 from tests.components.release.targets.versions import Fleet
 

@@ -12,10 +12,10 @@ import yaml
 from components.release.targets import NoAnswerError, rollout
 from components.release.targets.llm_inference_service import LLMSettings, parse_completion
 from infra.terraform import INFRA
-from nightshift.errors import UserError
-from tests.cluster.cluster import CRDS
-from tests.cluster.kinds import Json, custom
-from tests.cluster.validation import validate
+from nightshift.runtime.errors import UserError
+from nightshift_testkit.cluster.cluster import CRDS
+from nightshift_testkit.cluster.kinds import Json, custom
+from nightshift_testkit.cluster.validation import validate
 from tests.components.release.targets.llm_inference_service import GroupControllers, platform
 from tests.components.release.targets.versions import TEXTS, Fleet
 
@@ -81,7 +81,7 @@ def test_the_release_steps_role_allows_what_is_called_and_no_more(cluster: Group
         rollout(cluster.target(), split)
     cluster.target().clean(())
     verbs = {call.partition("_namespaced")[0].replace("replace", "update") for call in cluster.counted.calls}
-    manifests = yaml.safe_load_all((INFRA / "cluster/namespaces/nightshift/release.yaml").read_text())
+    manifests = yaml.safe_load_all((INFRA / "cluster/namespaces/nightshift/registry/release_record.yaml").read_text())
     rules = {rule["resources"][0]: rule["verbs"] for rule in next(manifests)["rules"]}
     assert set(rules["llminferenceservices"]) == verbs
 

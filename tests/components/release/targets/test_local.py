@@ -10,9 +10,9 @@ from nightshift import registry
 from nightshift.local import endpoint
 from nightshift.serving import files
 from nightshift.serving.files import Challenger
+from nightshift_testkit.processes import wait_until
 from tests.components.release.targets import local
 from tests.components.release.targets.versions import Fleet
-from tests.processes import wait_until
 
 pytestmark = pytest.mark.slow
 

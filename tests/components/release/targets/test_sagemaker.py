@@ -11,7 +11,7 @@ from botocore.stub import Stubber
 from components.release.targets import rollout
 from components.release.targets.sagemaker import AMI
 from components.release.verdicts import RequestFigures
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from tests.components.release.targets.aws import SETTINGS, Aws, platform
 from tests.components.release.targets.versions import Fleet
 

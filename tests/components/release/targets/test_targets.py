@@ -6,7 +6,7 @@ from importlib import import_module
 import pytest
 
 from components.release.targets import BadVersionError, VersionShare, rollout
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.serving.__main__ import parser
 from tests.components.release.targets.platform import Killed, Platform
 from tests.components.release.targets.versions import KINDS, Fleet

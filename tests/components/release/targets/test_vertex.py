@@ -7,7 +7,7 @@ import pytest
 from google.cloud import aiplatform_v1 as api
 
 from components.release.targets import rollout
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from tests.components.release.targets.versions import Fleet
 from tests.components.release.targets.vertex_ai import VertexAI, platform
 

@@ -8,8 +8,8 @@ from subprocess import run
 import pytest
 
 from components.release.targets import factory, vllm_metrics
-from nightshift.errors import UnavailableError
-from tests.prometheus import program, running
+from nightshift.runtime.errors import UnavailableError
+from nightshift_testkit.prometheus import program, running
 
 pytestmark = pytest.mark.slow
 

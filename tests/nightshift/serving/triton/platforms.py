@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 
 sys.path.insert(0, str(Path(__file__).parents[4]))
-from tests import triton
-from tests.processes import wait_until
-from tests.servers import free_port
+from nightshift_testkit import triton
+from nightshift_testkit.processes import wait_until
+from nightshift_testkit.servers import free_port
 
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nightshift.context import StepContext
-from nightshift.errors import UserError
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
 from nightshift.serving.triton import features
 from nightshift.serving.triton.__main__ import body, parser
 from tests.components import pictures

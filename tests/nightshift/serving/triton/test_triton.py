@@ -15,7 +15,8 @@ import pytest
 
 from nightshift.serving.triton.config import TritonSettings
 from nightshift.serving.triton.repository import PublishRequest, publish
-from tests import triton
+from nightshift_testkit import triton
+from nightshift_testkit.processes import wait_until
 from tests.components import pictures
 from tests.conftest import save
 from tests.nightshift.serving import texts
@@ -23,7 +24,6 @@ from tests.nightshift.serving.events import CHOSEN, EVENTS, LATER, PAST, model, 
 from tests.nightshift.serving.test_events import sent
 from tests.nightshift.serving.test_images import FILES, infer, pixels, prefixed
 from tests.nightshift.tabular.online.streams import acknowledged, written
-from tests.processes import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("triton")]
 RNG = np.random.default_rng(0)

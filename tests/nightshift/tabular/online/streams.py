@@ -9,7 +9,7 @@ import pandas as pd
 
 from nightshift import storage
 from nightshift.config import Config, parse
-from nightshift.splits import Days
+from nightshift.data.splits import Days
 from nightshift.tabular import frames
 from nightshift.tabular.online import snapshot
 from nightshift.tabular.online.base import Base

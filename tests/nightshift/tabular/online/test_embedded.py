@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.tabular.online.embedded import Embedded, last
 from nightshift.tabular.online.log import commits
 from nightshift.tabular.online.state import Label
 from nightshift.tabular.windows import DAY
+from nightshift_testkit.processes import started
 from tests.nightshift.tabular.online.streams import FIRST, START, config, event, offline, stored
-from tests.processes import started
 
 PAST = 4
 CHOSEN = config()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightshift.contracts.online import Events
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.tabular.online.event import Event, EventParser, moment
 from nightshift.tasks import columns as ingestion
 

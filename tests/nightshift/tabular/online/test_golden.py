@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from nightshift.config import parse
-from nightshift.splits import Days, buffer_days, rows_of
+from nightshift.data.splits import Days, buffer_days, rows_of
 from nightshift.tabular.online import skew, snapshot
 from nightshift.tasks.tabular.features import core
 from tests.components.features.test_golden import CANONICAL, HANDBOOK, ROOT, read

@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from nightshift.config import parse
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.embedded import Embedded
 from nightshift.tabular.online.refusals import RefusedEventError
@@ -21,7 +21,7 @@ from nightshift.tabular.online.shared import Shared
 from nightshift.tabular.online.state import Label, OnlineState
 from nightshift.tabular.online.store import Store
 from nightshift.tabular.windows import DAY
-from tests import redis
+from nightshift_testkit import redis
 from tests.nightshift.tabular.online.streams import ROLES, START, Labeled, base, config, event, offline
 
 PAST = 4

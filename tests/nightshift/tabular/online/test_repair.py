@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.tabular.online.embedded import Embedded
 from nightshift.tabular.online.repair import examine, repair
+from nightshift_testkit.processes import SECONDS, engine
 from tests.nightly.damaged_states import EVENTS, SavedEvents, hunt
 from tests.nightshift.tabular.online.streams import base, config
-from tests.processes import SECONDS, engine
 
 
 def test_no_damage_to_any_file_loses_what_was_acknowledged_in_silence():

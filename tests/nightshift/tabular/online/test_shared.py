@@ -7,14 +7,14 @@ from itertools import count
 
 import pytest
 
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.tabular.online.shared import MOST_EVENTS, Shared
 from nightshift.tabular.online.state import Label, OnlineState
 from nightshift.tabular.windows import DAY
-from tests import redis
+from nightshift_testkit import redis
+from nightshift_testkit.processes import wait_until
+from nightshift_testkit.servers import free_port
 from tests.nightshift.tabular.online.streams import ROLES, START, base, config, event, offline
-from tests.processes import wait_until
-from tests.servers import free_port
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ import pytest
 
 from nightshift.contracts.online import Snapshot
 from nightshift.contracts.preprocessing import TabularPreprocessing
-from nightshift.errors import UserError
-from nightshift.splits import Days
+from nightshift.data.splits import Days
+from nightshift.runtime.errors import UserError
 from nightshift.tabular import windows
 from nightshift.tabular.online import base as past
 from nightshift.tabular.online import snapshot

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.tabular.online.state import Label, OnlineState
 from nightshift.tabular.windows import DAY, configured_windows, delay
 from tests.nightshift.tabular.online.streams import ROLES, START, base, config, event, offline, taken

@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 import yaml
 
-from nightshift import splits
 from nightshift.config import parse
 from nightshift.config.tabular import TabularProtocol
-from nightshift.errors import UserError
-from nightshift.splits import Days
+from nightshift.data import splits
+from nightshift.data.splits import Days
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.tabular import compromise
 
 ROOT = Path(__file__).parents[4]

@@ -3,9 +3,9 @@ import pandas as pd
 import pytest
 
 from nightshift.contracts.package import DecisionRule, ModelPackage
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.tabular.scoring import score_rows
-from tests import packages
+from nightshift_testkit import packages
 
 ROWS = pd.DataFrame(
     {

@@ -11,13 +11,13 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from nightshift.cluster.kubeflow import KubeflowApi, KubeflowTarget
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
+from nightshift_testkit.kubeflow import CREATED, Failure, Kubeflow
+from nightshift_testkit.processes import engine
+from nightshift_testkit.prometheus import program
+from nightshift_testkit.servers import free_port
 from pipelines.engines.kubeflow.exporter import Runs, serve
-from tests.kubeflow import CREATED, Failure, Kubeflow
 from tests.pipelines.samples import command
-from tests.processes import engine
-from tests.prometheus import program
-from tests.servers import free_port
 
 HOUR = 3600.0
 NOW = CREATED.timestamp() + 24 * HOUR

@@ -9,10 +9,10 @@ import yaml
 
 from nightshift.cluster import ACCOUNT
 from nightshift.cluster.kubeflow import Definition, KubeflowApi, KubeflowTarget
-from nightshift.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift_testkit.kubeflow import Failure, Kubeflow
 from pipelines import arguments, configs
 from pipelines.engines.kubeflow.submission import change, recurring, schedule, upload, watch
-from tests.kubeflow import Failure, Kubeflow
 from tests.pipelines.samples import command, compiled_file, config_file, one_step, shell
 
 DATE = "2025-07-01"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nightshift.errors import UserError
+from nightshift.runtime.errors import UserError
 from pipelines import arguments
 from pipelines.engines.local import mounts, runs
 from pipelines.engines.local.run import Run

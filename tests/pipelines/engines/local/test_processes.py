@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nightshift_testkit.processes import content, engine, started, wait_until
 from tests.pipelines.samples import one_step_a_day, run_of
-from tests.processes import content, engine, started, wait_until
 
 pytestmark = pytest.mark.slow
 

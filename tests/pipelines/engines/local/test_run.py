@@ -11,7 +11,8 @@ from typing import ClassVar, Self
 import pytest
 from kfp import kubernetes
 
-from nightshift.step import PREEMPTED, PREEMPTIONS
+from nightshift.runtime.step import PREEMPTED, PREEMPTIONS
+from nightshift_testkit.processes import SECONDS, content, engine, started, wait_until
 from pipelines import ir
 from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.run import Run, _hash
@@ -27,7 +28,6 @@ from tests.pipelines.samples import (
     shell,
     write,
 )
-from tests.processes import SECONDS, content, engine, started, wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from kfp import dsl
 
+from nightshift_testkit.processes import content, started, wait_until
 from pipelines import ir
 from pipelines.engines.local import runs
 from pipelines.engines.local.forkserver import level
 from pipelines.engines.local.run import Run
 from pipelines.engines.local.warm import Forks, ForkServer
 from tests.pipelines.samples import Silent, compiled, compiled_file, one_step
-from tests.processes import content, started, wait_until
 
 PROBE = ["python", "-m", "tests.pipelines.engines.local.probe"]
 LARGE = 300 * 2**20

@@ -1,0 +1,1 @@
+"""What a third party's table means: values, times, dates, dialects, databases, splits by day."""

@@ -1,0 +1,120 @@
+"""A network cut into stages that work on different pieces of a batch at the same time."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from copy import copy
+from itertools import pairwise
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import (
+    Schedule1F1B,
+    ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+)
+from torch.distributed.tensor import DTensor
+
+from nightshift.config.neural import PipelineSchedule
+from nightshift.models.neural.blocks import ConditionedBlocks
+from nightshift.models.neural.data import Batch
+from nightshift.models.neural.parallel import ParallelReplica
+from nightshift.runtime.errors import UserError
+
+LOOPED = {
+    PipelineSchedule.INTERLEAVED: ScheduleInterleaved1F1B,
+    PipelineSchedule.ZERO_BUBBLE: ScheduleInterleavedZeroBubble,
+}
+
+
+class PipelineReplica(ParallelReplica):
+    """The stages of a network that are in this process."""
+
+    def _distribute(self) -> None:
+        processes, rank = self.mesh["pipeline"].size(), self.mesh["pipeline"].get_local_rank()
+        cut = stages(self.model, processes * (2 if self.trainer.schedule in LOOPED else 1))
+        if self.fit.microbatches < processes:
+            raise UserError(
+                f"microbatches is {self.fit.microbatches}, too few to fill a pipeline; write {processes} or more"
+            )
+        here = range(rank, len(cut), processes)
+        self.parts = [cut[number] for number in here]
+        for part in self.parts:
+            self._split(part)
+        group = self.mesh["pipeline"].get_group()
+        own = [PipelineStage(cut[number], number, len(cut), self.device, group=group) for number in here]
+        self._is_first, self._is_last = 0 in here, len(cut) - 1 in here
+        self._schedule = self._build_schedule(own)
+
+    def _build_schedule(self, own: list[Any]) -> Any:
+        # gradients are not averaged over pieces: the loss says what each counts
+        common: dict[str, Any] = {"loss_fn": self._loss, "scale_grads": False}
+        if self.trainer.schedule in LOOPED:
+            return LOOPED[self.trainer.schedule](own, self.fit.microbatches, **common)
+        return Schedule1F1B(own[0], self.fit.microbatches, **common)
+
+    def backward(self, batch: Batch, scale: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ARG002
+        """Add the gradients of a batch's mean loss; return the loss, which only the last stage knows."""
+        inputs, self._labels = batch
+        rows = len(self._labels)
+        start, end = (number * rows // self.processes for number in (self.index, self.index + 1))
+        self._share = self.processes / rows
+        # the stages expect pieces of one size: rows beyond the own ones are there and count nothing
+        indices = torch.arange(start, start + self._padded_rows(), device=self.device)
+        indices, target = indices.clamp(max=rows - 1), torch.where(indices < end, indices, -1)
+        losses: list[Tensor] = []
+        options = {"target": target, "losses": losses} if self._is_last else {}
+        if isinstance(self.model, ConditionedBlocks):
+            options["rows"] = inputs[indices]
+        with self.autocast:
+            self._schedule.step(*([inputs[indices]] if self._is_first else []), **options, return_outputs=False)
+        self._average()
+        return torch.stack(losses).sum().detach_() if losses else torch.tensor(float("nan"), device=self.device)
+
+    def _loss(self, outputs: Tensor, indices: Tensor) -> Tensor:
+        """Return what a piece adds to the mean; `indices` (n,) are its rows in the batch, -1 for padding."""
+        own = indices >= 0
+        if not own.any():
+            return outputs.sum() * 0
+        labels = self._labels[indices[own].clamp(max=len(self._labels) - 1)]
+        loss: Tensor = self._mean_loss(outputs[own], labels) * (len(labels) * self._share)
+        return loss
+
+    def _average(self) -> None:
+        """Average gradients over replicas, where FSDP does not."""
+        replicas = self.mesh["replicate"]
+        if self.mesh["shard"].size() > 1 or replicas.size() == 1:
+            return
+        for part in self.parts:
+            for parameter in part.parameters():
+                gradient = parameter.grad.to_local() if isinstance(parameter.grad, DTensor) else parameter.grad
+                assert gradient is not None
+                dist.all_reduce(gradient, group=replicas.get_group())
+                gradient /= replicas.size()
+
+    def _padded_rows(self) -> int:
+        pieces = self.fit.microbatches
+        own = -(-self.fit.batch_size // self.processes)
+        return -(-own // pieces) * pieces
+
+
+def stages(model: nn.Sequential, count: int) -> list[nn.Sequential]:
+    """Cut a network between its blocks into parts of about as many each; their names stay.
+
+    Raises:
+        UserError: when it has fewer blocks.
+    """
+    blocks = list(model.named_children())
+    if len(blocks) < count:
+        raise UserError(f"task.trainer.pipeline: {len(blocks)} blocks of layers cannot fill {count} stages; use fewer")
+    cuts = [number * len(blocks) // count for number in range(count + 1)]
+    return [_part(model, blocks[start:end]) for start, end in pairwise(cuts)]
+
+
+def _part(model: nn.Sequential, blocks: list[tuple[str, nn.Module]]) -> nn.Sequential:
+    """Return some blocks of a network, as a network of its class."""
+    part = copy(model)
+    part._modules = OrderedDict(blocks)  # noqa: SLF001  # whatever else it holds stays
+    return part

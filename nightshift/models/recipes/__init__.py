@@ -1,0 +1,114 @@
+"""Model families, one file each: what the trainer has to know of a network.
+
+A recipe declares the network, its loss, the optimizer's groups of its parameters, how its layers are shared between
+processes, its floating-point operations, and random rows to measure it with. Its module is named after its kind and has
+`build`; there is no list of them.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from nightshift.config.neural import Fit
+from nightshift.models.neural.data import TrainingDataset
+from nightshift.runtime.errors import UserError, check_names
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor.parallel import ParallelStyle
+
+F = TypeVar("F", bound=Fit)
+
+Group = dict[str, Any]  # as PyTorch's optimizers take them: `params`, and settings that differ, such as `lr`
+
+
+class Recipe(Protocol):
+    """A model family with its parameters."""
+
+    @property
+    def fit(self) -> Fit:
+        """How it is fitted."""
+
+    def model(self) -> nn.Sequential:
+        """Return an untrained network, the same for the same state of PyTorch's generator.
+
+        Its children are the blocks: what is sharded, recomputed and compiled as one; a pipeline is cut between them.
+        """
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean loss of a row."""
+
+    def optimizer_groups(self, trained: Mapping[str, Tensor]) -> list[Group]:
+        """Return trained parameters, by name in the whole network, in groups with the optimizer's settings.
+
+        A group's learning rate (default: the fit's) follows the schedule like the others. A process calls it with
+        those of its part, so that a group may be empty.
+        """
+
+    def tensor_plan(self, part: nn.Sequential, processes: int) -> "dict[str, ParallelStyle]":
+        """Return how so many processes share each layer of a part, by name; every parameter has to be in it.
+
+        Raises:
+            UserError: when they cannot.
+        """
+
+    def flops(self) -> int:
+        """Return floating-point operations per row of a step, forward and backward."""
+
+    def random_rows(self, count: int, device: torch.device) -> TrainingDataset:
+        """Return random rows in whole batches; how fast a network trains depends on their shape alone."""
+
+
+def has(kind: str) -> bool:
+    """Return whether a kind of candidate is a network."""
+    return find_spec(f"{__name__}.{kind}") is not None
+
+
+def build(kind: str, field: str, shape: Mapping[str, int], parameters: Mapping[str, Any]) -> Recipe:
+    """Return a recipe.
+
+    Args:
+        kind: as in the config.
+        field: where the parameters stand in the config, for messages.
+        shape: what it has beside its parameters, by name.
+        parameters: name -> value.
+
+    Raises:
+        UserError: when it refuses a parameter.
+    """
+    recipe: Recipe = import_module(f"{__name__}.{kind}").build(field, shape, parameters)
+    return recipe
+
+
+def decay_groups(fit: Fit, trained: Mapping[str, Tensor]) -> list[Group]:
+    """Return one group, or two where weights decay: biases, and what norms scale by, are vectors and never do."""
+    if not fit.weight_decay:
+        return [{"params": list(trained.values())}]
+    matrices = [parameter for parameter in trained.values() if parameter.dim() > 1]
+    vectors = [parameter for parameter in trained.values() if parameter.dim() <= 1]
+    return [{"params": matrices, "weight_decay": fit.weight_decay}, {"params": vectors}]
+
+
+def check_parameters(kind: type[F], field: str, values: Mapping[str, Any]) -> F:
+    """Check a candidate's parameters.
+
+    Args:
+        kind: what they are of.
+        field: where they stand in the config, for the message.
+        values: name -> value.
+
+    Raises:
+        UserError: on an unknown name or a wrong value.
+    """
+    check_names(field, values, kind.model_fields)
+    try:
+        return kind.parse_value(values)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise UserError(
+            f"{field}.{wrong['loc'][0]}: {wrong['msg'].removeprefix('Value error, ')}, got {wrong['input']!r}"
+        ) from None

@@ -1,0 +1,112 @@
+"""Weights to begin with, as `transformers` reads them: from a folder, or from the hub."""
+
+import re
+from typing import Annotated, Any
+
+import annotated_types
+from pydantic import Field, ValidationInfo, field_validator
+
+from nightshift.config.neural import Fit
+from nightshift.config.section import Width
+from nightshift.runtime.errors import UnavailableError, UserError
+
+HUB = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")  # what a name on the hub looks like
+
+
+class Continued(Fit):
+    """How a network is fitted that may begin with somebody's weights."""
+
+    pretrained: str = Field(
+        "", description="folder with config.json and model.safetensors, or a name on the hub; empty: from scratch"
+    )
+
+
+class Pretrained(Continued):
+    """How a network is fitted whose pretrained weights may stay as they are."""
+
+    frozen: bool = Field(False, description="true: pretrained weights stay, and embeddings go to logistic regression")
+
+    @field_validator("frozen")
+    @classmethod
+    def _keeps_something(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and not info.data.get("pretrained"):
+            raise ValueError("there is nothing pretrained to keep; name it as `pretrained`, or leave this out")
+        return value
+
+
+class Adapted(Continued):
+    """How a network is fitted of whose pretrained matrices only differences may be learned (Hu et al., LoRA, 2021)."""
+
+    lora_rank: Annotated[int, annotated_types.Interval(ge=0, le=65_536)] = Field(
+        0, description="of what is learned beside pretrained matrices, which stay; 0: all weights are trained"
+    )
+    lora_alpha: Width = Field(16, description="these products are scaled by it over their number")
+
+    @field_validator("lora_rank")
+    @classmethod
+    def _adapts_something(cls, value: int, info: ValidationInfo) -> int:
+        if value and not info.data.get("pretrained"):
+            raise ValueError("there is nothing pretrained to adapt; name it as `pretrained`, or leave this out")
+        if value and info.data.get("frozen"):
+            raise ValueError("`frozen` trains nothing that could be adapted; leave one of them out")
+        return value
+
+
+def check_shape(field: str, shape: Any, vocabulary: int, length: int) -> None:
+    """Refuse a network that does not fit the tokenizer, or takes fewer tokens than the task's.
+
+    Args:
+        field: of the config that names it, for messages.
+        shape: its config.
+        vocabulary: numbers that tokens have.
+        length: tokens of a row.
+
+    Raises:
+        UserError: when it does not fit.
+    """
+    if shape.vocab_size < vocabulary:
+        raise UserError(
+            f"{field}: has embeddings of {shape.vocab_size:,} tokens, and task.tokenizer has {vocabulary:,}; "
+            "name the tokenizer.json that lies beside the weights"
+        )
+    if length > shape.max_position_embeddings:
+        raise UserError(f"task.length: is {length}; the network takes at most {shape.max_position_embeddings}")
+
+
+def network(kind: Any, field: str, name: str, **options: Any) -> Any:
+    """Return a network of `transformers` with its weights.
+
+    Args:
+        kind: its class.
+        field: of the config that names it, for messages.
+        name: folder, or name on the hub.
+        options: what the class is given, such as its shape as `config`.
+
+    Raises:
+        UserError: when it cannot be read, or does not have all weights.
+        UnavailableError: when the hub does not answer.
+    """
+    model, info = read(kind, field, name, output_loading_info=True, use_safetensors=True, **options)
+    if info["missing_keys"]:
+        raise UserError(f"{field}: {name!r} has no weights of {min(info['missing_keys'])}, and others")
+    return model
+
+
+def read(kind: Any, field: str, name: str, **options: Any) -> Any:
+    """Return what `kind.from_pretrained` does; see `network`."""
+    from huggingface_hub.errors import LocalEntryNotFoundError
+    from safetensors import SafetensorError
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        return kind.from_pretrained(name, **options)
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:  # KeyError: of an empty index
+        if isinstance(error.__cause__, LocalEntryNotFoundError) and HUB.fullmatch(name):
+            raise UnavailableError(f"the hub does not answer for {name!r} ({error.__cause__})") from None
+        why = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"{field}: {name!r} cannot be read ({why}); name a folder with config.json and "
+            "model.safetensors, or a name on the hub where that can be reached"
+        ) from None

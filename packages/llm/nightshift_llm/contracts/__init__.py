@@ -1,0 +1,1 @@
+"""The artifacts of language models as typed models with a schema version."""

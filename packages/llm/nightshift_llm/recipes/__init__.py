@@ -1,0 +1,1 @@
+"""Families of language models, one file each."""

@@ -1,0 +1,108 @@
+"""Next-token predictors: their recipes, their training, and their files in a package."""
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import nn
+
+from nightshift.items.tokens import Tokens
+from nightshift.models.neural import packing
+from nightshift.models.neural.packing import PackedDataset
+from nightshift.models.recipes import check_parameters
+from nightshift.models.weights import WeightFile, divide
+from nightshift.runtime.errors import UserError
+from nightshift.tasks.classification import networks
+from nightshift.tasks.classification.networks import Setting
+from nightshift.tasks.fitting import Fitted
+from nightshift_llm import checkpoint
+from nightshift_llm.config import LanguageTaskConfig
+from nightshift_llm.recipes.llama import Llama, LlamaParameters
+from nightshift_llm.task import documents, onnx_export, tokens
+from nightshift_llm.task.onnx_export import read_weights
+from nightshift_llm.task.tokens import ByteTokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM
+
+
+def fit(setting: Setting[LanguageTaskConfig], name: str, rows: pd.DataFrame) -> Fitted:
+    """Fit a candidate of the config on rows of the features table.
+
+    Raises:
+        UserError: when a parameter is refused, or pretrained weights cannot be had.
+    """
+    task, architecture, tokenizer = setting.task, recipe(setting.task, name), load_tokenizer(setting.task)
+    trained = networks.fit(setting, name, architecture, rows, pack(setting, architecture, rows))
+    causal = architecture.causal(trained.model)
+    files = divide(name, read_weights(causal), setting.in_graph)
+    return Fitted(
+        partial(onnx_export.export_llama, causal, task.length, tokenizer.byte_lengths, files),
+        partial(measure_rows, trained.model, tokenizer),
+        trained.losses,
+        partial(save_weights, causal, files),
+    )
+
+
+def recipe(task: LanguageTaskConfig, name: str) -> Llama:
+    """Return the recipe of a candidate of the config.
+
+    Raises:
+        UserError: when it refuses a parameter.
+    """
+    field, tokenizer = networks.field(name), load_tokenizer(task)
+    parameters = check_parameters(LlamaParameters, field, task.candidates[name].parameters)
+    if parameters.pretrained and task.tokenizer is None and not _has_tokenizer(parameters.pretrained, tokenizer):
+        raise UserError(f"{field}.pretrained: its tokens are not bytes; name its tokenizer.json as task.tokenizer")
+    return Llama(field, tokenizer.vocabulary, tokenizer.start, task.length, parameters)
+
+
+def _has_tokenizer(folder: str, tokenizer: ByteTokenizer) -> bool:
+    """Return whether a folder holds a tokenizer, as a package of ours does."""
+    file = Path(folder, tokens.FILE)
+    return file.exists() and file.read_bytes() == tokenizer.content
+
+
+def pack(setting: Setting[LanguageTaskConfig], architecture: Llama, rows: pd.DataFrame) -> PackedDataset:
+    """Return the training data of a network from rows of the features table."""
+    packed, weights = packing.pack(documents.read_tokens(rows), architecture.start, architecture.length)
+    learned = weights * (packed[:, 1:] < architecture.vocabulary)
+    inputs, labels = (
+        torch.from_numpy(array).to(setting.torch_device) for array in (packed % architecture.vocabulary, learned)
+    )
+    return PackedDataset(inputs, labels, architecture.fit.batch_size)
+
+
+def measure_rows(model: nn.Sequential, tokenizer: ByteTokenizer, rows: Tokens) -> npt.NDArray[np.float32]:
+    """Return a network's bits per byte of rows, (n, length + 1) -> (n,)."""
+    nats = networks.run_batches(model, rows % tokenizer.vocabulary, next(model.parameters()).device)
+    sizes = tokenizer.byte_lengths[rows[:, 1:]]
+    bits = (nats * (sizes > 0)).sum(1, dtype=float) / np.log(2)
+    scores: npt.NDArray[np.float32] = (bits / np.maximum(sizes.sum(1), 1)).astype(np.float32)
+    return scores
+
+
+def save_weights(causal: "LlamaForCausalLM", files: Sequence[WeightFile] = ()) -> Iterator[tuple[str, bytes]]:
+    """Yield the files from which engines load a `transformers` model: the config, then the weights or their index.
+
+    Args:
+        causal: the model.
+        files: weight files beside the graph, which hold its weights.
+    """
+    shape = causal.config.to_dict() | {"architectures": [type(causal).__name__]}
+    yield checkpoint.CONFIG, json.dumps(shape, indent=2).encode()
+    if not files:
+        yield checkpoint.WEIGHTS, WeightFile(checkpoint.WEIGHTS, read_weights(causal)).content
+        return
+    sizes = [tensor.nbytes for file in files for tensor in file.tensors.values()]
+    index = {
+        "metadata": {"total_size": sum(sizes)},
+        "weight_map": {name: file.name for file in files for name in file.tensors},
+    }
+    yield checkpoint.INDEX, json.dumps(index, indent=2).encode()

@@ -1,0 +1,175 @@
+"""The texts that train and select a language model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from nightshift.config.section import ConfigSection
+from nightshift.contracts.artifact import FoldWindow, Window
+from nightshift.contracts.package import Datatype, DecisionRule, Signature, Tensor
+from nightshift.contracts.preprocessing import LanguagePreprocessing
+from nightshift.data.splits import Days, Fold, Plan, describe
+from nightshift.items import shards
+from nightshift.models.graph import Graph
+from nightshift.tasks.classification import drift_reference
+from nightshift.tasks.classification.networks import Setting
+from nightshift.tasks.classification.training import TOLERANCE
+from nightshift.tasks.fitting import Fitted
+from nightshift.tasks.protocol import CandidateMetrics, TrainingSetup
+from nightshift_llm.config import LanguageConfig, LanguageTaskConfig
+from nightshift_llm.task import candidates, documents, scores
+from nightshift_llm.task.metrics import PROMISE
+from nightshift_llm.task.scores import DocumentScorer
+from nightshift_llm.task.tokens import FILE, ByteTokenizer, load_tokenizer
+
+CHECKED = 32  # texts on which an exported graph is compared with its network
+
+
+@dataclass(frozen=True)
+class DocumentSample:
+    """Texts that train.
+
+    Attributes:
+        setting: of the training.
+        rows: of the features table.
+        days: on which they lie.
+    """
+
+    setting: Setting[LanguageTaskConfig]
+    rows: pd.DataFrame
+    days: Days
+
+    @property
+    def window(self) -> FoldWindow:
+        """Their days, and how many there are."""
+        return describe(self.rows, self.days)
+
+    @property
+    def signature(self) -> Signature:
+        """The signature of every graph."""
+        return Signature.of_scores(Tensor.of_rows(Datatype.INT32, self.setting.task.length + 1))
+
+    @cached_property
+    def preprocessing(self) -> LanguagePreprocessing:
+        """The preprocessing from texts to a graph's input."""
+        return documents.describe_preprocessing(self.setting.task, self.tokenizer)
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """The files of a package besides its graphs: the tokenizer."""
+        return {FILE: self.tokenizer.content}
+
+    @property
+    def constant(self) -> list[str]:
+        """Inputs that are the same in every row: none that has a name."""
+        return []
+
+    @property
+    def unlearned_classes(self) -> list[str]:
+        """Names of classes that no row has: none."""
+        return []
+
+    @property
+    def tolerance(self) -> float:
+        """The tolerance between the scores of a candidate's graph and its network, in bits per byte."""
+        return TOLERANCE
+
+    def check(self) -> None:
+        """Validate the parameters with each recipe."""
+        for name in self.setting.task.candidates:
+            candidates.recipe(self.setting.task, name)
+
+    def fit(self, name: str) -> Fitted:
+        """Fit a candidate of the config."""
+        return candidates.fit(self.setting, name, self.rows)
+
+    def gap(self, fitted: Fitted) -> float:
+        """Return the largest difference between the scores of a graph and its network on some of the texts."""
+        some = documents.read_tokens(self.rows.iloc[:: -(-len(self.rows) // CHECKED)])
+        rows, _ = documents.cut_rows(some, self.preprocessing)
+        return float(np.abs(self.scorer(fitted.graph).score_rows(rows) - fitted.predict(rows)).max())
+
+    def scorer(self, graph: bytes) -> DocumentScorer:
+        """Return the scorer of a candidate's graph."""
+        return DocumentScorer(Graph(graph), self.preprocessing, self.tokenizer.byte_lengths)
+
+    @cached_property
+    def tokenizer(self) -> ByteTokenizer:
+        """How texts become tokens."""
+        return load_tokenizer(self.setting.task)
+
+
+@dataclass(frozen=True)
+class UnseenDocuments:
+    """Texts that no candidate was fitted on.
+
+    Attributes:
+        sample: what candidates were fitted on.
+        rows: of the features table.
+        days: on which they lie.
+    """
+
+    sample: DocumentSample
+    rows: pd.DataFrame
+    days: Days
+
+    @property
+    def window(self) -> FoldWindow:
+        """Their days, and how many there are."""
+        return describe(self.rows, self.days)
+
+    def measure(self, graph: bytes) -> CandidateMetrics:
+        """Measure a candidate, which decides nothing."""
+        scored = self.sample.scorer(graph).score(documents.read_tokens(self.rows))
+        return CandidateMetrics({PROMISE: scored.bits_per_byte}, DecisionRule(threshold=None))
+
+
+@dataclass(frozen=True)
+class DocumentRows:
+    """The texts of a training.
+
+    Attributes:
+        setting: task and device.
+        plan: the windows of the logical date.
+        rows: from the first training day of the validation fold to the last one of the test fold.
+    """
+
+    setting: Setting[LanguageTaskConfig]
+    plan: Plan
+    rows: pd.DataFrame
+
+    def sample(self, fold: Fold) -> DocumentSample:
+        """Return the training texts of a fold."""
+        return DocumentSample(self.setting, documents.training_documents(self.rows, fold), fold.train)
+
+    def unseen(self, fold: Fold, sample: DocumentSample) -> UnseenDocuments:
+        """Return the test texts of a fold."""
+        unseen = documents.unseen_documents(self.rows, fold, self.setting.task.max_overlap)
+        return UnseenDocuments(sample, unseen, fold.test)
+
+    def reference(self, sample: DocumentSample, graph: bytes) -> tuple[pd.DataFrame, Window]:
+        """Return texts of the days before the training that no network was fitted on; see `scores.describe`."""
+        days = self.plan.before
+        unseen = drift_reference.unseen(self.rows, self.plan, sample.rows, self.setting.task.seed)
+        frame = scores.describe(sample.scorer(graph), unseen, drift_reference.REFERENCE)
+        return frame, Window(first=days.first, last=days.last, rows=len(frame))
+
+
+def rows(setup: TrainingSetup[LanguageConfig]) -> DocumentRows:
+    """Read the texts of a training.
+
+    Raises:
+        UserError: when the features are of another tokenizer.
+    """
+    task, plan = setup.config.task, setup.plan
+    shards.check(setup.features, documents.describe_preprocessing(task, load_tokenizer(task)))
+    table = setup.features.read(Days(plan.validation.train.first, plan.test.train.last))
+    return DocumentRows(Setting(task, setup.device, setup.checkpoints), plan, table)
+
+
+def networks(task: LanguageTaskConfig) -> Mapping[str, ConfigSection]:
+    """Return the candidates that several processes train together: all of them."""
+    return task.candidates

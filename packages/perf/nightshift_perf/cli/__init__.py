@@ -1,0 +1,1 @@
+"""`nightshift perf`, one file per noun."""

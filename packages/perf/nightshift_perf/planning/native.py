@@ -1,0 +1,111 @@
+"""What Nightshift's own trainer holds for a Llama, in bytes: its tensors, counted one by one.
+
+Parameters, gradients and Adam's moments are float32; products take copies of the weights in 16 bits. Blocks are the
+embedding, the layers and the head: a pipeline is cut between them, and FSDP gathers one after the other. Norms are
+repeated by the GPUs that share a layer. `python -m benchmarks.trainer memory` counts the same in processes.
+"""
+
+from dataclasses import dataclass
+from itertools import chain, pairwise
+
+from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout
+from nightshift_perf.planning.models import VALUE, Transformer
+
+STATE = 16  # bytes of a parameter, its gradient and two moments
+LOGITS = 1 << 27  # that exist at once, as in the recipe
+LOGIT = 12  # bytes of one and of its gradient, each in 16 and 32 bits
+
+
+@dataclass(frozen=True)
+class Block:
+    """Parameters of a block on one GPU: `copied` to 16 bits for products, and others."""
+
+    copied: float
+    others: float
+    is_layer: bool = True
+
+    @property
+    def parameters(self) -> float:
+        """All of them."""
+        return self.copied + self.others
+
+
+def list_blocks(model: Transformer, tensor: int) -> list[Block]:
+    """Return the blocks of a network whose layers so many GPUs share."""
+    layer = Block((model.layer(fused=True).parameters - 2 * model.hidden) / tensor, 2 * model.hidden)
+    table = model.vocabulary * model.hidden / tensor
+    return [Block(0, table, is_layer=False), *[layer] * model.layers, Block(table, model.hidden, is_layer=False)]
+
+
+def list_stages(model: Transformer, layout: ParallelLayout) -> list[list[Block]]:
+    """Return the blocks of each of the GPUs along the pipeline; with chunks, those of all its chunks."""
+    blocks, count = list_blocks(model, layout.tensor), layout.pipeline * layout.interleave
+    cuts = [number * len(blocks) // count for number in range(count + 1)]
+    chunks = [blocks[start:end] for start, end in pairwise(cuts)]
+    return [list(chain.from_iterable(chunks[rank :: layout.pipeline])) for rank in range(layout.pipeline)]
+
+
+def states(model: Transformer, cluster: Cluster, layout: ParallelLayout) -> float:
+    """Return the bytes of parameters, gradients and optimizer on the GPU that has most of them, and of copies."""
+    return max(count_stage_bytes(stage, cluster, layout) for stage in list_stages(model, layout))
+
+
+def count_stage_bytes(stage: list[Block], cluster: Cluster, layout: ParallelLayout) -> float:
+    """Return the bytes of a stage's states, and of weights that are whole or copied for a while."""
+    own = sum(block.parameters for block in stage)
+    # the backward pass uses the copies of a forward pass that is not repeated; the head makes its own piece by piece
+    copied = sum(block.copied for block in stage if block.is_layer)
+    copies = VALUE * copied if layout.checkpointing is Checkpointing.NONE else 0
+    if layout.zero == 0:
+        return STATE * own + copies
+    block = max(block.parameters for block in stage)  # gathered in one piece, then copied to where its matrices lie
+    whole = own if layout.zero == 2 or layout.pipeline > 1 else block  # a pipeline keeps all from piece to piece
+    # gradients are whole until the last micro-batch; of a single one, a block's until it is shared out
+    gradients = own if layout.micro_batches(cluster) > 1 else block
+    return 4 * (block + whole + gradients) + (STATE - 4) * own / layout.shards(cluster) + copies
+
+
+def activations(model: Transformer, cluster: Cluster, layout: ParallelLayout) -> float:
+    """Return the bytes that the fullest GPU keeps for the backward pass.
+
+    1F1B keeps as many micro-batches in the first stage as there are stages, and one less in each one after it;
+    interleaved stages keep a share (p - 1) / (p v) more (Narayanan et al., 2021, section 2.2).
+    """
+    stages = list_stages(model, layout)
+    return max(_activations(model, cluster, layout, rank) for rank in range(len(stages)))
+
+
+def _activations(model: Transformer, cluster: Cluster, layout: ParallelLayout, rank: int) -> float:
+    stage = list_stages(model, layout)[rank]
+    count, chunks = layout.pipeline, layout.interleave
+    held = min(layout.micro_batches(cluster), count - rank) * (1 + (count - 1) / (count * chunks) * (chunks > 1))
+    layers = sum(block.is_layer for block in stage)
+    tokens = layout.micro_batch * model.sequence / layout.context
+    kept = held * layers * tokens * count_kept_bytes(model, layout, layout.checkpointing)
+    if layout.zero and layout.micro_batches(cluster) == 1:  # gradients come as activations go
+        kept = max(kept, 4 * sum(block.parameters for block in stage) / layout.shards(cluster))
+    logits = min(LOGITS, tokens * model.vocabulary) * (not stage[-1].is_layer)  # every GPU of a layer has them all
+    return kept + max(LOGIT * logits, tokens * count_passing_bytes(model, layout))
+
+
+def count_passing_bytes(model: Transformer, layout: ParallelLayout) -> float:
+    """Return the bytes of a token that exist only while a layer's backward pass is computed, on one GPU.
+
+    These are the gradients of gate, up and their product, and what is computed again.
+    """
+    is_repeated = layout.checkpointing is not Checkpointing.NONE
+    again = count_kept_bytes(model, layout, Checkpointing.NONE) if is_repeated else 0
+    return again + VALUE * 3 * model.feed_forward / layout.tensor
+
+
+def count_kept_bytes(model: Transformer, layout: ParallelLayout, checkpointing: Checkpointing) -> float:
+    """Return the bytes that a layer keeps of a token on one GPU."""
+    hidden, inner, keys = model.hidden, model.feed_forward, model.key_width
+    if checkpointing is Checkpointing.FULL:
+        return VALUE * hidden
+    if checkpointing is Checkpointing.SELECTIVE:  # input; queries, values, attention, gate; if not compiled the output
+        return VALUE * ((1 if layout.fused else 2) * hidden + (2 * hidden + keys + inner) / layout.tensor)
+    if layout.fused:
+        return VALUE * (5 * hidden + (3 * hidden + 2 * keys + 3 * inner) / layout.tensor)
+    # norms keep their inputs in 32 bits, and each product a copy of its own input
+    return VALUE * (11 * hidden + (2 * hidden + 2 * keys + 4 * inner) / layout.tensor)

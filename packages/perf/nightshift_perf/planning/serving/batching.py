@@ -1,0 +1,86 @@
+"""What continuous batching makes of a replica: times a client sees, and tokens a second.
+
+Each forward pass gives every decoding request its next token and reads at most one whole prompt, as vLLM schedules
+prompts that fit its budget of tokens. With `n` requests in flight, each of `output` tokens, a cycle of `output` steps
+reads `n` prompts (a mean-field count, as in AIConfigurator's). Requests are of one length.
+"""
+
+import math
+from dataclasses import dataclass
+
+from nightshift_perf.planning.serving.replica import ForwardPass, ServingReplica
+
+TAIL = 0.01  # share of the requests that may be slower than the 99th percentile
+
+
+@dataclass(frozen=True)
+class RequestLength:
+    """Length of a request.
+
+    Attributes:
+        prompt: tokens in.
+        output: tokens out.
+    """
+
+    prompt: int
+    output: int
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """A replica that keeps a number of requests in flight.
+
+    Attributes:
+        concurrency: requests in flight.
+        idle_first_token: seconds to the first token of a request that finds the replica idle.
+        first_token: mean seconds to the first token.
+        first_token_p99: 99th percentile, if requests arrive at random moments; infinite where prompts alone fill it.
+        token: mean seconds per further token.
+        rate: requests per second that it finishes.
+    """
+
+    concurrency: int
+    idle_first_token: float
+    first_token: float
+    first_token_p99: float
+    token: float
+    rate: float
+
+
+def operate(replica: ServingReplica, request: RequestLength, concurrency: int) -> OperatingPoint:
+    """Return the times and the rate of a replica with so many requests in flight."""
+    context = request.prompt + request.output / 2
+    decoding = min(concurrency, request.output)  # the others wait until their prompt is read
+    mixed = replica.estimate_seconds(ForwardPass(request.prompt, decoding - 1, context))
+    decode = replica.estimate_seconds(ForwardPass(0, decoding, context))
+    promptless = (request.output - decoding) * decode  # seconds of a cycle's passes without a prompt
+    cycle = concurrency * mixed + promptless
+    token = ((decoding - 1) * mixed + promptless) / (request.output - 1) if request.output > 1 else 0.0
+    dispatch = replica.efficiency.dispatch * replica.model.layers
+    first = (dispatch + mixed) * (1 + math.log2(concurrency) / replica.efficiency.queue)
+    # by Little's law no more than this many finish, however short the cycle
+    rate = concurrency / max(cycle, first + token * (request.output - 1))
+    return OperatingPoint(
+        concurrency=concurrency,
+        idle_first_token=dispatch + replica.estimate_seconds(ForwardPass(request.prompt, 0)),
+        first_token=first,
+        first_token_p99=max(first, dispatch + decode + mixed + estimate_wait_p99(mixed, rate)),
+        token=token,
+        rate=rate,
+    )
+
+
+def estimate_wait_p99(service: float, rate: float) -> float:
+    """Return the 99th percentile of the wait in a queue for one server, in seconds.
+
+    Arrivals are random (Poisson) and all take as long: M/D/1, whose wait has the mean rho s / 2 (1 - rho) and is taken
+    to be exponential beyond 0 (Kingman's approximation).
+
+    Args:
+        service: seconds that each takes.
+        rate: arrivals per second.
+    """
+    busy = service * rate
+    if busy >= 1:
+        return math.inf
+    return service / (2 * (1 - busy)) * max(0.0, math.log(busy / TAIL))

@@ -1,0 +1,86 @@
+"""Which ranges of the host are the steps of a training: those of one thread, one after the other."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nightshift_perf.traces.timeline import NOTHING, Floats
+
+# ProfilerStep#3, step 3, train_step_3, Iteration: 3/100, batch[3], and the same without a number
+NAME = re.compile(
+    r"(?:\[\w+\])*(?:run_)?(?:profiler|(?:global|train|training)[\s_:-]*)?(?:step|iteration|iter|batch)"
+    r"(?:[\s#:_=\[(-]*(?P<number>\d+)(?:\s*/\s*\d+)?[\])]?)?",
+    re.IGNORECASE,
+)
+TOLERANCE = 0.01  # share of a step by which neighbors overlap where times are only rounded
+
+
+@dataclass(frozen=True)
+class StepMark:
+    """A range that may be a step; `kind` is its name without the number, which is -1 where it has none."""
+
+    start: float
+    end: float
+    process: int
+    thread: int
+    kind: str
+    number: int
+
+
+def parse(name: str) -> tuple[str, int] | None:
+    """Return the kind and the number of a step by the name of a range; None of what is no step."""
+    match = NAME.fullmatch(name.strip())
+    if not match:
+        return None
+    number = match["number"]
+    return (match.string[: match.start("number")].lower(), int(number)) if number else (match.string.lower(), -1)
+
+
+def choose(marks: Sequence[StepMark], launches: Mapping[int, int]) -> Floats:
+    """Return start and end of each step, float64 (n, 2), in order and disjoint.
+
+    Args:
+        marks: of one process, in order of start.
+        launches: thread -> how much of a GPU's work it launched. The steps are those of the thread that launches most;
+            of several kinds on it PyTorch's own, or else the outermost.
+    """
+    groups: dict[tuple[int, str], list[StepMark]] = defaultdict(list)
+    for mark in marks:
+        groups[mark.thread, mark.kind].append(mark)
+    usable = [group for group in groups.values() if len(group) > 1 or group[0].number >= 0]
+    if not usable:
+        return NOTHING
+
+    return _in_order(max(usable, key=lambda group: _weight(group, launches)))
+
+
+def _weight(marks: Sequence[StepMark], launches: Mapping[int, int]) -> tuple[int, bool, float]:
+    covered = sum(mark.end - mark.start for mark in marks)
+    return launches.get(marks[0].thread, 0), marks[0].kind.startswith("profilerstep"), covered
+
+
+def _in_order(marks: Sequence[StepMark]) -> Floats:
+    """Return the steps of one thread.
+
+    Steps that overlap are those of several ranks under one thread's number where a number comes twice, of which one
+    rank is kept; else each begins before the one before it ends, and lasts until the next one begins.
+    """
+    spans = _spans(marks)
+    if _overlap(spans) and len({mark.number for mark in marks}) > 1:
+        spans = _spans(list({mark.number: mark for mark in reversed(marks)}.values()))
+    if _overlap(spans):
+        period = float(np.median(np.diff(spans[:, 0])))
+        spans[-1, 1] = min(spans[-1, 1], spans[-1, 0] + period)
+    spans[:-1, 1] = np.minimum(spans[:-1, 1], spans[1:, 0])
+    return spans
+
+
+def _spans(marks: Sequence[StepMark]) -> Floats:
+    return np.array(sorted((mark.start, mark.end) for mark in marks), dtype=np.float64)
+
+
+def _overlap(spans: Floats) -> bool:
+    return bool(np.any(spans[:-1, 1] - spans[1:, 0] > TOLERANCE * (spans[:-1, 1] - spans[:-1, 0])))

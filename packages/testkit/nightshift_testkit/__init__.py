@@ -1,0 +1,1 @@
+"""Simulated clusters, Kubeflow, clouds and engines, and real servers, for tests."""

@@ -1,0 +1,1 @@
+"""Simulated engines of language models."""

@@ -1,0 +1,80 @@
+"""Metrics of classes, beside scikit-learn's, and how sure they are."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import metrics as sklearn
+
+from nightshift.items import bootstrap, metrics
+from nightshift.tasks.classification.metrics import TITLES
+
+RANDOM = np.random.default_rng(0)
+LABELS = RANDOM.integers(0, 5, 400)
+SCORES = RANDOM.dirichlet(np.ones(6), 400) + 0.4 * np.eye(6)[LABELS]
+SCORES /= SCORES.sum(1, keepdims=True)
+
+
+def test_metrics_are_those_of_scikit_learn():
+    measured, predicted = metrics.evaluate(LABELS, SCORES), SCORES.argmax(1)
+    assert measured["accuracy"] == sklearn.accuracy_score(LABELS, predicted)
+    # the sixth class never occurs, and does not count
+    f1 = sklearn.f1_score(LABELS, predicted, labels=range(5), average="macro")
+    assert measured["macro_f1"] == pytest.approx(f1)
+    assert measured["log_loss"] == pytest.approx(sklearn.log_loss(LABELS, SCORES, labels=range(6)))
+    assert measured["top_5_accuracy"] == sklearn.top_k_accuracy_score(LABELS, SCORES, k=5, labels=range(6))
+    five = SCORES[:, :5] / SCORES[:, :5].sum(1, keepdims=True)
+    ours, theirs = metrics.auc_roc(LABELS, five), sklearn.roc_auc_score(LABELS, five, multi_class="ovr")
+    assert ours == pytest.approx(theirs)
+    assert measured["auc_roc"] == metrics.auc_roc(LABELS, SCORES)
+
+
+def test_every_metric_has_a_title():
+    assert list(TITLES) == list(metrics.evaluate(LABELS, SCORES))
+
+
+def test_metrics_without_a_meaning_are_none():
+    assert metrics.evaluate(LABELS, SCORES[:, :5])["top_5_accuracy"] is None
+    assert metrics.evaluate(np.zeros_like(LABELS), SCORES)["auc_roc"] is None
+
+
+def test_each_class_has_the_figures_of_scikit_learn():
+    counts = metrics.confusion(LABELS, SCORES.argmax(1), 6)
+    assert np.array_equal(counts, sklearn.confusion_matrix(LABELS, SCORES.argmax(1), labels=range(6)))
+    precision, recall, f1, _ = sklearn.precision_recall_fscore_support(LABELS, SCORES.argmax(1), labels=range(5))
+    for ours, theirs in zip(metrics.by_class(counts), (precision, recall, f1), strict=True):
+        assert ours[:5] == pytest.approx(theirs)
+
+
+def test_scores_that_are_right_as_often_as_they_say_have_no_calibration_error():
+    labels = np.repeat([0, 0, 0, 1], 100)
+    assert metrics.calibration_error(labels, np.tile([0.75, 0.25], (400, 1))) == pytest.approx(0)
+    assert metrics.calibration_error(labels, np.tile([0.95, 0.05], (400, 1))) == pytest.approx(0.2)
+
+
+def test_rows_of_one_group_are_drawn_together_and_are_less_sure():
+    groups, predicted = np.repeat(np.arange(40), 10), np.where(np.repeat(RANDOM.random(40) < 0.8, 10), LABELS, 5)
+    alone = bootstrap.resample(LABELS, predicted, np.arange(400), 6)["accuracy"]
+    together = bootstrap.resample(LABELS, predicted, groups, 6)["accuracy"]
+    assert alone.mean() == pytest.approx(np.mean(predicted == LABELS), abs=0.01)
+    assert together.std() > 2 * alone.std()
+
+
+def test_two_scorers_meet_the_same_resamples():
+    first = bootstrap.resample(LABELS, SCORES.argmax(1), np.arange(400), 6)
+    again = bootstrap.resample(LABELS, SCORES.argmax(1), np.arange(400), 6)
+    assert all(np.array_equal(first[name], again[name]) for name in ("accuracy", "macro_f1"))
+
+
+def test_without_groups_each_row_is_its_own():
+    rows = pd.DataFrame({"group": ["b", "a", "b"]})
+    assert bootstrap.groups(rows).tolist() == [0, 1, 0]
+    assert bootstrap.groups(rows[[]]).tolist() == [0, 1, 2]
+
+
+def test_half_the_brier_score_is_the_squared_error_over_classes_and_lies_between_0_and_1():
+    squared = np.square(SCORES - np.eye(6)[LABELS]).sum(1)
+    assert metrics.half_brier(LABELS, SCORES) == pytest.approx(squared / 2)
+    assert squared.mean() == pytest.approx(sklearn.brier_score_loss(LABELS, SCORES, labels=range(6)))
+    # sure and right, sure and wrong, sure of another class than one that has no score
+    scores = metrics.half_brier(np.array([0, 1, -1]), np.float32([[1.0000001, 0]] * 3))
+    assert scores == pytest.approx([0, 1, 1]) and scores.max() <= 1

@@ -1,0 +1,183 @@
+"""Train one network under every plan for so many processes, and compare with one process.
+
+Arguments are the number of processes, and names of some of the plans. Prints a line a plan, in rank 0: its name, and by
+how much weights and losses differ.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+from nightshift.config.neural import Trainer
+from nightshift.models.neural import devices, mesh, pipeline, processes, trainer  # noqa: F401 once, for every process
+from nightshift.models.neural.data import ResidentDataset
+from nightshift.models.neural.parallel import local
+from nightshift.models.neural.replica import Replica
+from nightshift.models.neural.trainer import NetworkTraining
+from nightshift.models.recipes import Recipe, mlp
+from nightshift.models.recipes.mlp import MLP, MLPParameters
+from nightshift_llm.recipes import llama
+from tests.nightshift.models.neural import forked, resumable
+
+CPU = torch.device("cpu")
+BASE = {"hidden": 8, "layers": 3, "epochs": 2, "batch_size": 32, "learning_rate": 0.02, "ema_decay": 0.9}
+DECODER = {"depth": 3, "width": 32, "heads": 4, "kv_heads": 2, "batch_size": 32, "learning_rate": 0.001}
+SELECTIVE = {"recompute": "selective"}  # beside one process that keeps all
+PIPELINE = {"pipeline": 2}
+PIECES = {"microbatches": 4}
+DECAYED = {"weight_decay": 0.5}
+PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
+    2: {
+        "ddp": ({}, {}),
+        "ddp, accumulated, clipped": ({}, {**PIECES, "clip": 0.05}),
+        "ddp, recomputed, bf16": ({}, {"recompute": "full", "precision": "bf16"}),
+        "ddp, fp16": ({}, {"precision": "fp16", "clip": 0.05}),
+        "ddp, weights decay": ({}, DECAYED),
+        "ddp, gradients as bf16": ({"compression": "bf16"}, {}),
+        "ddp, gradients by PowerSGD": ({"compression": "powersgd"}, {}),
+        "fsdp": ({"shard": 2}, {}),
+        "fsdp, accumulated, clipped, recomputed": ({"shard": 2}, {**PIECES, "clip": 0.05, "recompute": "full"}),
+        "fsdp, mixed": ({"shard": 2}, PIECES),
+        "zero-2": ({"zero": 2}, {}),
+        "zero-2, accumulated, clipped, recomputed": ({"zero": 2}, {**PIECES, "clip": 0.05, "recompute": "full"}),
+        "zero-2, warmed up, bf16": ({"zero": 2}, {"warmup": 0.3, "decay": "cosine", "precision": "bf16"}),
+        "zero-2, mixed": ({"zero": 2}, PIECES),
+        "zero-3": ({"zero": 3}, {}),
+        "zero-3, accumulated, clipped, recomputed": ({"zero": 3}, {**PIECES, "clip": 0.05, "recompute": "full"}),
+        "zero-3, warmed up, bf16": ({"zero": 3}, {"warmup": 0.3, "decay": "cosine", "precision": "bf16"}),
+        "zero-3, mixed": ({"zero": 3}, PIECES),
+        "zero-3, clipped, weights decay": ({"zero": 3}, {"clip": 0.05, **DECAYED}),
+        "tp": ({"tensor": 2}, {}),
+        "tp, clipped, weights decay": ({"tensor": 2}, {"clip": 0.05, **DECAYED}),
+        "tp, two hidden layers, clipped": ({"tensor": 2}, {"layers": 2, "clip": 0.05}),
+        "pp 1f1b": (PIPELINE, PIECES),
+        "pp 1f1b, clipped": (PIPELINE, {**PIECES, "clip": 0.05}),
+        "pp 1f1b, clipped, weights decay": (PIPELINE, {**PIECES, "clip": 0.05, **DECAYED}),
+        "pp interleaved": ({**PIPELINE, "schedule": "interleaved"}, PIECES),
+        "pp zero-bubble": ({**PIPELINE, "schedule": "zero-bubble"}, PIECES),
+        "llama, fsdp, accumulated, clipped, recomputed": ({"shard": 2}, {**PIECES, "clip": 0.05, "recompute": "full"}),
+        "llama, tp, clipped": ({"tensor": 2}, {"clip": 0.05}),
+        "llama, pp 1f1b": (PIPELINE, PIECES),
+        "llama, cp": ({"shard": 2, "context": 2}, {"clip": 0.05}),
+    },
+    4: {
+        "hsdp 2 x 2": ({"shard": 2}, {}),
+        "dp 2 x tp 2": ({"tensor": 2}, {"clip": 0.05}),
+        "fsdp 2 x tp 2": ({"shard": 2, "tensor": 2}, PIECES),
+        "pp 2 x dp 2, zero-bubble": ({**PIPELINE, "schedule": "zero-bubble"}, PIECES),
+        "pp 2 x fsdp 2, interleaved": ({**PIPELINE, "shard": 2, "schedule": "interleaved"}, {**PIECES, "clip": 0.05}),
+        "pp 2 x tp 2": ({**PIPELINE, "tensor": 2}, {**PIECES, "clip": 0.05}),
+        "llama, fsdp 2 x tp 2": ({"shard": 2, "tensor": 2}, PIECES),
+        "llama, pp 2 x fsdp 2, interleaved": ({**PIPELINE, "shard": 2, "schedule": "interleaved"}, PIECES),
+    },
+    8: {
+        "hsdp 2 x 4": ({"shard": 4}, {}),
+        "dp 4 x tp 2": ({"tensor": 2}, {"clip": 0.05}),
+        "dp 2 x fsdp 2 x tp 2": ({"shard": 2, "tensor": 2}, PIECES),
+        "pp 2 x dp 4": (PIPELINE, PIECES),
+        "pp 2 x fsdp 4, interleaved": ({**PIPELINE, "shard": 4, "schedule": "interleaved"}, {**PIECES, "clip": 0.05}),
+        "pp 2 x fsdp 2 x tp 2": ({**PIPELINE, "shard": 2, "tensor": 2}, {**PIECES, "clip": 0.05}),
+        "pp 2 x dp 2 x tp 2, zero-bubble": ({**PIPELINE, "tensor": 2, "schedule": "zero-bubble"}, PIECES),
+        "pp 4 x tp 2": ({"pipeline": 4, "tensor": 2}, PIECES),
+        "llama, hsdp 2 x 4": ({"shard": 4}, {}),
+        "llama, dp 2 x fsdp 2 x cp 2": ({"shard": 4, "context": 2}, PIECES),
+        "llama, pp 2 x cp 2 x tp 2": ({**PIPELINE, "shard": 2, "context": 2, "tensor": 2}, PIECES),
+        "llama, pp 2 x fsdp 4": ({**PIPELINE, "shard": 4}, {**PIECES, "clip": 0.05}),
+        "llama, pp 2 x dp 2 x tp 2": ({**PIPELINE, "tensor": 2}, PIECES),
+    },
+}
+
+
+class Mixed(MLP):
+    """Begins with a convolution whose weights are channels-last, and a block that is not trained."""
+
+    def model(self) -> nn.Sequential:
+        first, *others = super().model()
+        convolution = nn.Sequential(nn.Unflatten(1, (5, 1, 1)), nn.Conv2d(5, 5, 3, padding=1), nn.Flatten())
+        return nn.Sequential(convolution.to(memory_format=torch.channels_last), first.requires_grad_(False), *others)
+
+
+def subject(name: str, overrides: dict[str, Any]) -> tuple[Recipe, ResidentDataset]:
+    """Return the network of a plan, and its 103 rows: neither batches nor processes nor pieces divide them."""
+    if name.startswith("llama"):
+        return decoder(overrides)
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(103, 5)).astype(np.float32)
+    labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
+    recipe = (Mixed if "mixed" in name else MLP)(5, MLPParameters.model_validate(BASE | overrides))
+    return recipe, ResidentDataset(*mlp.resident(matrix, labels, CPU), recipe.fit.batch_size)
+
+
+def decoder(overrides: dict[str, Any]) -> tuple[Recipe, ResidentDataset]:
+    """Return a small Llama, and rows of documents with tokens of which some are not learned."""
+    recipe = llama.build("", {"vocabulary": 32, "start": 0, "length": 16}, DECODER | SELECTIVE | overrides)
+    drawn = torch.Generator().manual_seed(0)
+    rows = torch.randint(0, 32, (103, 17), dtype=torch.int32, generator=drawn)
+    weights = torch.rand(103, 16, generator=drawn).round()
+    return recipe, ResidentDataset(rows, weights / weights.mean() / 16, recipe.fit.batch_size)
+
+
+def fitted(name: str, shared: dict[str, Any] | None, overrides: dict[str, Any]) -> dict[str, torch.Tensor]:
+    with devices.reproducible(0, threads=1):
+        recipe, rows = subject(name, overrides)
+        alone = shared is None
+        replica = Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU)
+        model = trainer.fit(replica, rows)
+        if shared and "zero" in shared:
+            check_shards(NetworkTraining(replica, rows), shared["zero"])
+        return resumable.left(model)
+
+
+def gradients(name: str, shared: dict[str, Any] | None, overrides: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """The gradients of the first step, of which Adam's first moment has a tenth; of a pipeline, those that are here."""
+    with devices.reproducible(0, threads=1):
+        recipe, rows = subject(name, overrides)
+        alone = shared is None
+        replica = Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU)
+        training = NetworkTraining(replica, rows)
+        training.step(next(training.batches()))
+        return {key: 10 * local(value) for key, value in training.state().items() if key.endswith(".exp_avg")}
+
+
+def check_shards(training: NetworkTraining, zero: int) -> None:
+    """Two processes have half of the optimizer's state each; from forward to backward, weights are whole in ZeRO-2."""
+    model = training.replica.model
+    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    shards = [
+        local_size(value) for name, value in training.state().items() if name.endswith((".exp_avg", ".exp_avg_sq"))
+    ]
+    assert 0.4 < sum(shards) / (2 * trained) < 0.6
+    model(torch.zeros(2, 5))
+    assert {isinstance(weight, DTensor) for weight in model.parameters()} == {zero == 3}
+
+
+def local_size(value: torch.Tensor) -> int:
+    return (value.to_local() if isinstance(value, DTensor) else value).numel()
+
+
+def main(*names: str) -> None:
+    with processes.join_processes(CPU):
+        plans = PLANS[dist.get_world_size()]
+        for name in names or plans:
+            shared, overrides = plans[name]
+            alone = overrides | {"recompute": "none"}
+            report(name, fitted(name, shared, overrides), fitted(name, None, alone))
+            if name.startswith("llama"):
+                report(f"{name}, gradients", gradients(name, shared, overrides), gradients(name, None, alone))
+
+
+def report(name: str, together: dict[str, torch.Tensor], alone: dict[str, torch.Tensor]) -> None:
+    """Print by how much values differ in any process at most."""
+    gap = torch.stack([(value - alone[key]).abs().max() for key, value in together.items()]).max().double()
+    dist.all_reduce(gap, dist.ReduceOp.MAX)
+    if dist.get_rank() == 0:
+        print(f"{name}: {gap.item():.2g}", flush=True)
+
+
+if __name__ == "__main__":
+    forked.run(int(sys.argv[1]), main, *sys.argv[2:])
