@@ -5,6 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 MINOR := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 CONSTRAINTS := constraints/py$(MINOR).txt
+# the night and the packages beside it
+PACKAGES := packages/llm packages/perf packages/testkit
+PROJECTS := pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES))
+DEV := -e '.[cpu,kfp,aws,networks,mlflow,evidently,test,lint]' $(addprefix -e ,$(PACKAGES))
 # Airflow and the checks of infra/ want other versions than the project does
 AIRFLOW_VENV := .venv-airflow
 INFRA_VENV := .venv-infra
@@ -232,27 +236,27 @@ $(VENV)/.run: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
 	$(INSTALL) $(VENV) -c $(CONSTRAINTS) -e '.[cpu]'
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
-	$(INSTALL) $(VENV) -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint]'
+$(VENV)/.dev: $(VENV)/.torch $(PROJECTS) $(CONSTRAINTS)
+	$(INSTALL) $(VENV) -c $(CONSTRAINTS) $(DEV)
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.bench: $(VENV)/.dev
-	$(INSTALL) $(VENV) -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint,bench]'
+	$(INSTALL) $(VENV) -c $(CONSTRAINTS) '.[bench]' $(DEV)
 	@touch $@
 
 $(VENV)/.search: $(VENV)/.dev
-	$(INSTALL) $(VENV) -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint,search]'
+	$(INSTALL) $(VENV) -c $(CONSTRAINTS) '.[search]' $(DEV)
 	@touch $@
 
 $(VENV)/.mutants: $(VENV)/.dev
-	$(INSTALL) $(VENV) -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint,mutants]'
+	$(INSTALL) $(VENV) -c $(CONSTRAINTS) '.[mutants]' $(DEV)
 	@touch $@
 
 # the project's source without its dependencies: a DAG reads compiled YAML only
-$(AIRFLOW_VENV)/.installed: pyproject.toml constraints/airflow-py$(MINOR).txt $(BIN)/uv
+$(AIRFLOW_VENV)/.installed: $(PROJECTS) constraints/airflow-py$(MINOR).txt $(BIN)/uv
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(AIRFLOW_VENV)
 	$(INSTALL) $(AIRFLOW_VENV) -r constraints/airflow-py$(MINOR).txt
-	$(INSTALL) $(AIRFLOW_VENV) --no-deps -e .
+	$(INSTALL) $(AIRFLOW_VENV) --no-deps -e . $(addprefix -e ,$(PACKAGES))
 	@touch $@
 
 $(INFRA_VENV)/.installed: constraints/infra-py$(MINOR).txt $(BIN)/uv

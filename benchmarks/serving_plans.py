@@ -5,7 +5,7 @@
     python -m benchmarks.serving_plans runs/aiconfigurator/bin/python         # RECORD=1 replaces the tests' points too
     python -m benchmarks.serving_plans runs/aiconfigurator/bin/python --fit   # prints efficiency.yaml anew
 
-The constants of `packages/perf/nightshift_perf/planning/serving/efficiency.yaml` are fitted to every second point of `REQUESTS`; the
+The constants of `planning/serving/efficiency.yaml` in packages/perf are fitted to every second point of `REQUESTS`; the
 others judge them. Agreement on the time to a first token says less than the rest: the form of the wait for other
 prompts, and the time that the engine adds per layer, are AIConfigurator's own.
 """

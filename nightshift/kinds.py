@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module, metadata
+from importlib import import_module
 from importlib.util import find_spec
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+from nightshift import entry_points
 from nightshift.runtime.errors import UserError, nearest
-
-GROUP = "nightshift.tasks"  # entry points of other packages: the task's name -> a `TaskKind`
 
 
 @dataclass(frozen=True)
@@ -22,12 +21,14 @@ class TaskKind:
         packages: where its modules are looked for, in this order: its own, then what it shares with other tasks.
         config: `module:class` of its config, a `nightshift.config.Config`.
         preprocessing: `module:class` of how a model's rows become its input, in the model's manifest.
+        configs: package whose folder holds the configs that ship with it, a YAML file each; empty for none.
     """
 
     name: str
     packages: tuple[str, ...]
     config: str
     preprocessing: str
+    configs: str = ""
 
     @property
     def config_class(self) -> Any:
@@ -78,12 +79,6 @@ _KINDS = (
         "nightshift.config.texts:TextConfig",
         "nightshift.contracts.preprocessing:TextPreprocessing",
     ),
-    TaskKind(
-        "language-modeling",
-        ("nightshift_llm.task", CLASSIFICATION),  # whose examples suit any texts
-        "nightshift_llm.config:LanguageConfig",
-        "nightshift.contracts.preprocessing:LanguagePreprocessing",
-    ),
 )
 BUILT_IN = MappingProxyType({kind.name: kind for kind in _KINDS})
 
@@ -91,7 +86,7 @@ BUILT_IN = MappingProxyType({kind.name: kind for kind in _KINDS})
 @cache
 def load_kinds() -> Mapping[str, TaskKind]:
     """Return name -> kind; no package takes the place of one that is built in."""
-    installed = {point.name: point.load() for point in metadata.entry_points(group=GROUP)}
+    installed = {name: point.load() for name, point in entry_points.find(entry_points.TASKS).items()}
     return MappingProxyType(installed | BUILT_IN)
 
 

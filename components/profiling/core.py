@@ -4,19 +4,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from io import BytesIO
 
 import torch
 
-from components.profiling import instruments, sampling
-from nightshift.contracts.profile import TRACE, Finding, Operation, Phase, PhaseName, Profile, ScoringSpeed
+from components.profiling import instruments, sampling, traces
+from nightshift.contracts.profile import Operation, Phase, PhaseName, Profile, ScoringSpeed
 from nightshift.models.graph import Graph
 from nightshift.models.tensors import Tensors, row_count, split_rows, take_rows
 from nightshift.models.weights import identify
 from nightshift.runtime.memory import peak_memory
 from nightshift.tasks.protocol import ProfiledFit
-from nightshift_perf.traces import analysis, kineto, names
-from nightshift_perf.traces.analysis import Known
 
 SINGLE_CALLS = 500
 MUCH_WAITING = 0.2
@@ -85,7 +82,7 @@ def measure(subject: ProfiledFit, watch: PhaseTimer, trained_sha256: str) -> tup
         reproduced=identify(content) == trained_sha256,
         top_operations=operations,
         diagnosis=diagnosis(watch.seconds, operations),
-        findings=findings(trace) if is_cuda else [],
+        findings=traces.diagnose(trace) if is_cuda else [],
     )
     return measurements, trace
 
@@ -124,12 +121,7 @@ def diagnosis(seconds: dict[PhaseName, float], operations: list[Operation]) -> s
         return f"{takes}; the fit waits {waiting:.0%} of the time for its rows: storage nearer by would help most."
     if not operations:  # a fit on the CPU, in a run on a GPU
         return f"{takes}; no operation of it ran on the GPU."
-    return f"{takes}; within the fit, {names.short(operations[0].name)} takes most, {operations[0].share:.0%}."
-
-
-def findings(trace: bytes) -> list[Finding]:
-    """Say what a trace shows of the GPU; of the first steps, where the fit marks none."""
-    return analysis.analyze([kineto.read(BytesIO(trace), TRACE)], Known()).diagnosis
+    return f"{takes}; within the fit, {traces.shorten(operations[0].name)} takes most, {operations[0].share:.0%}."
 
 
 def _peak(subject: ProfiledFit) -> int:

@@ -1,9 +1,8 @@
 """What profiling shows on the page of its run: how fast the selected model trains and scores, and what limits it."""
 
+from components.profiling import traces
 from nightshift.contracts.profile import Operation, Phase, Profile
 from nightshift.contracts.section import Fact, Facts, Row, Section, TableBlock, TableColumn, Text
-from nightshift_perf.traces import names
-from nightshift_perf.traces import section as shown
 
 WEIGHT = 70
 
@@ -22,8 +21,7 @@ def build(profile: Profile) -> Section:
     if used := profile.activity:
         note = "of the multiprocessors, sampled during the fit"
         facts.append(Fact(label="GPU activity", value=used.sm_pct / 100, format="percent", note=note))
-    gpu_blocks = [shown.diagnosis(profile.findings), shown.advice(profile.findings)] if profile.findings else []
-    tables = [*gpu_blocks, _phases(profile.phases), _operations(profile.top_operations)]
+    tables = [*traces.describe(profile.findings), _phases(profile.phases), _operations(profile.top_operations)]
     return Section(
         title="Training profile",
         weight=WEIGHT,
@@ -49,7 +47,7 @@ def _operations(operations: list[Operation]) -> TableBlock:
     rows = [
         Row(
             cells=[
-                names.short(operation.name),
+                traces.shorten(operation.name),
                 operation.calls,
                 operation.self_cpu_ms,
                 operation.self_device_ms,

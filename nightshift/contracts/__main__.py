@@ -2,12 +2,14 @@
 
 import json
 import sys
+from collections import ChainMap
 from pathlib import Path
 
+from nightshift import entry_points
 from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
-from nightshift.contracts.evaluation import ClassEvaluation, Evaluation, LanguageEvaluation
+from nightshift.contracts.evaluation import ClassEvaluation, Evaluation
 from nightshift.contracts.health import HealthReport
 from nightshift.contracts.listings import (
     BackfillReport,
@@ -15,14 +17,9 @@ from nightshift.contracts.listings import (
     CostEstimate,
     DriftHistory,
     ModelList,
-    PlannerAccuracy,
     Removals,
     RunCosts,
     RunList,
-    ScalingReport,
-    ServingPlan,
-    TrainingPlan,
-    TuningReport,
 )
 from nightshift.contracts.loadtest import LoadTest, ServerSettings
 from nightshift.contracts.online import Snapshot
@@ -35,9 +32,6 @@ from nightshift.contracts.request import Launch, RetrainingRequest
 from nightshift.contracts.section import Page, Section
 from nightshift.contracts.tables import Manifest
 from nightshift.contracts.verdict import Verdict
-from nightshift_llm.contracts.likelihoods import Likelihoods
-from nightshift_llm.contracts.streams import StreamLoadTest
-from nightshift_llm.contracts.suite import SuiteScores
 
 # file name -> the artifact, or what a command prints
 ARTIFACTS: dict[str, type[Artifact]] = {
@@ -51,16 +45,13 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "classes_evaluation": ClassEvaluation,
     "evaluation": Evaluation,
     "health_report": HealthReport,
-    "language_evaluation": LanguageEvaluation,
     "launch": Launch,
-    "likelihoods": Likelihoods,
     "loadtest": LoadTest,
     "model": ModelPackage,
     "model_list": ModelList,
     "online": Snapshot,
     "optimization": Optimization,
     "page": Page,
-    "planner_accuracy": PlannerAccuracy,
     "profile": Profile,
     "registered_version": RegisteredVersion,
     "release": Release,
@@ -68,16 +59,10 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "request": RetrainingRequest,
     "run_costs": RunCosts,
     "run_list": RunList,
-    "scaling_report": ScalingReport,
     "section": Section,
-    "serving_plan": ServingPlan,
     "settings": ServerSettings,
-    "stream_loadtest": StreamLoadTest,
-    "suite": SuiteScores,
     "table": Manifest,
     "trace_profile": TraceProfile,
-    "training_plan": TrainingPlan,
-    "tuning_report": TuningReport,
     "verdict": Verdict,
 }
 
@@ -89,8 +74,9 @@ def schema(artifact: type[Artifact]) -> str:
 
 
 def main(folder: str) -> None:
-    """Write the schemas into a folder."""
-    for name, artifact in ARTIFACTS.items():
+    """Write the schemas into a folder, with those of installed packages."""
+    others = [point.load() for point in entry_points.find(entry_points.SCHEMAS).values()]
+    for name, artifact in ChainMap(ARTIFACTS, *others).items():
         Path(folder, f"{name}.json").write_text(schema(artifact))
 
 

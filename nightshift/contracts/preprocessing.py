@@ -164,22 +164,3 @@ class TextPreprocessing(TokenizedPreprocessing, ClassPreprocessing):
     SEEN = frozenset({"length", "vocabulary", "tokenizer_sha256"})
     kind: Literal["text-classification"] = "text-classification"
     pad: int = Field(description="the number that fills texts up, and counts for nothing")
-
-
-class LanguagePreprocessing(TokenizedPreprocessing):
-    """From a text to a row of tokens, for language models; see `packages/llm/nightshift_llm/task/tokens.py`.
-
-    A row begins with `start` and has `length` tokens more; a shorter text is filled up with `start`. What is only read,
-    such as the question of a chat, has the numbers of its tokens raised by `vocabulary`.
-    """
-
-    SEEN = frozenset({"tokenizer_sha256", "start", "chat"})
-    highest_score = 8.0
-    kind: Literal["language-modeling"] = "language-modeling"
-    start: int = Field(description="the number of the token that begins a text")
-    chat: bool = Field(description="whether texts are chats, of which what the assistant says is predicted")
-
-    @property
-    def limit(self) -> int:
-        """Exclusive upper bound of the numbers in a row: those that are only read are higher."""
-        return 2 * self.vocabulary

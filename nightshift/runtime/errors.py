@@ -45,11 +45,12 @@ def check_names(field: str, names: Iterable[str], allowed: Iterable[str]) -> Non
 
 
 @contextmanager
-def require_extra(field: str, extra: str) -> Iterator[None]:
-    """Turn a library that is missing into a UserError that names the extra of this package that has it."""
+def require_extra(field: str, extra: str, project: str = ".") -> Iterator[None]:
+    """Turn a library that is missing into a UserError that names the extra of a project of the checkout that has it."""
     try:
         yield
     except ImportError as error:
         raise UserError(
-            f"{field} needs a library that is missing ({error}); run in the checkout: pip install -e '.[{extra}]'"
+            f"{field} needs a library that is missing ({error}); "
+            f"run in the checkout: pip install -e '{project}[{extra}]'"
         ) from None

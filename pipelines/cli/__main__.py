@@ -4,7 +4,9 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from itertools import chain
 
+from nightshift import entry_points
 from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.runtime.printable import exit_on_closed_pipe, printable_lines
 from nightshift.runtime.step import USER_ERROR
@@ -43,29 +45,11 @@ COMMANDS = {
     "release": {
         "release": "Start, show, pause, resume or abort a release; `nightshift run release` advances it.",
     },
-    "plan": {
-        "plan": "Compute memory, time and cost of a training or of serving, or propose the best that fits.",
-    },
     "costs": {
         "costs": "Show the costs of runs by step, run, model version and use case, or estimate those of a training.",
     },
-    "perf": {
-        "perf": "Compare the speed of models.",
-    },
-    "language": {
-        "language": "Convert a language model to GGUF, quantize it, judge the result, and evaluate a served model.",
-    },
-    "tune": {
-        "tune": "Search for the fastest training settings of a network, and write them into the config.",
-    },
     "optimize": {
         "optimize": "Measure each optimized variant of a model, and write the fastest accurate one into the config.",
-    },
-    "scale": {
-        "scale": "Measure how a network's training scales over processes, and diagnose what slows it down.",
-    },
-    "collectives": {
-        "collectives": "Measure all-reduce, all-gather, reduce-scatter and all-to-all by tensor size, like nccl-tests.",
     },
     "doctor": {
         "doctor": "Check that this machine, an environment or a cloud account meets the needs of runs; name each fix.",
@@ -77,13 +61,18 @@ COMMANDS = {
     "repair": {
         "repair": "Show the readable records of a damaged online state, or continue from them. Nothing is removed.",
     },
-    "profile": {
-        "profile": "Show where the time of a GPU training goes, and which fixes save most of it.",
-    },
     "gc": {
         "gc": "List or delete expired runs, days, checkpoints and versions that no live model needs.",
     },
 }
+GROUPS = {
+    "run": ("runs", "kubeflow", "costs", "mcp"),
+    "models": ("models", "optimize"),
+    "release": ("release",),
+    "data": ("definitions", "repair", "gc"),
+    "cloud": ("cloud", "doctor"),
+}
+WIDTH = 12
 
 
 def main() -> None:
@@ -118,20 +107,42 @@ def _run(argv: Sequence[str]) -> int:
 def parse_command_line(argv: Sequence[str]) -> argparse.Namespace:
     """Return the flags of a command with their values; `command` is its function.
 
-    Only the module of the command that is named knows its flags. The others are known by their names.
+    Only the module of the command that is named knows its flags. The others are known by their names, and packages'
+    commands are looked for where no built-in one is named.
     """
+    words = [word for word in argv if not word.startswith("-")]
+    modules = {command: module for module, texts in COMMANDS.items() for command in texts}
     parser = argparse.ArgumentParser(
-        prog="nightshift", description="Run, release and monitor a daily machine-learning pipeline."
+        prog="nightshift",
+        description="Run, release and monitor a daily machine-learning pipeline.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=None if words else describe_groups(),
     )
-    commands = parser.add_subparsers(required=True, metavar="command")
-    command = next((word for word in argv if not word.startswith("-")), "")
-    for module, texts in COMMANDS.items():
-        if command in texts:
-            importlib.import_module(f"pipelines.cli.{module}").add(commands)
-        else:
-            for name, text in texts.items():
-                commands.add_parser(name, help=text)
+    commands = parser.add_subparsers(required=True, metavar="command", title="commands, below", dest="name")
+    if words and words[0] in modules:
+        importlib.import_module(f"pipelines.cli.{modules[words[0]]}").add(commands)
+        return parser.parse_args(argv)
+    for name, point in entry_points.find(entry_points.COMMANDS).items():
+        if words[:1] == [name]:
+            point.load().add(commands, words[1:])
+            return parser.parse_args(argv)
+    for name in (*modules, *entry_points.find(entry_points.COMMANDS)):
+        commands.add_parser(name)
     return parser.parse_args(argv)
+
+
+def describe_groups() -> str:
+    """Return all commands with their help, by group; a package's command is described by its module's docstring."""
+    groups = {
+        name: dict(chain.from_iterable(COMMANDS[module].items() for module in modules))
+        for name, modules in GROUPS.items()
+    }
+    for name, point in entry_points.find(entry_points.COMMANDS).items():
+        groups[name] = {name: str(point.load().__doc__).partition("\n")[0]}
+    return "\n\n".join(
+        "\n".join([f"{group}:", *(f"  {name:{WIDTH}} {text}" for name, text in texts.items())])
+        for group, texts in groups.items()
+    )
 
 
 if __name__ == "__main__":

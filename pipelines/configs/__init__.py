@@ -1,5 +1,7 @@
-"""The use cases that ship with the project, one YAML file each."""
+"""The use cases that ship with the project and its packages, one YAML file each."""
 
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,22 @@ def find_file(name_or_file: str) -> Path:
     Raises:
         UserError: when there is none.
     """
-    path = Path(name_or_file) if name_or_file.endswith((".yaml", ".yml")) else FOLDER / f"{name_or_file}.yaml"
-    if not path.exists():
+    if name_or_file.endswith((".yaml", ".yml")):
+        paths = iter([Path(name_or_file)])
+    else:
+        paths = (folder / f"{name_or_file}.yaml" for folder in _folders())
+    path = next((path for path in paths if path.exists()), None)
+    if path is None:
         raise UserError(f"config {name_or_file!r} does not exist; give a YAML file or one of {_choices(name_or_file)}")
     return path
+
+
+def _folders() -> Iterator[Path]:
+    """Yield the folders of shipped configs: the project's, then those of installed packages."""
+    yield FOLDER
+    for kind in kinds.load_kinds().values():
+        if kind.configs and (spec := find_spec(kind.configs)):
+            yield from map(Path, spec.submodule_search_locations or ())
 
 
 def load(name_or_file: str) -> dict[str, Any]:
@@ -54,7 +68,7 @@ def clocks(config: dict[str, Any]) -> dict[str, str | None]:
 
 def names() -> list[str]:
     """Return the names of the shipped configs."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    return sorted(path.stem for folder in _folders() for path in folder.glob("*.yaml"))
 
 
 def schema() -> dict[str, Any]:

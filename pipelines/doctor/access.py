@@ -84,7 +84,7 @@ ACCOUNTS = (
         RUNS,
         "nightshift-release",
         _LAUNCHER + _RELEASE,
-        f"{INSTALL} (infra/cluster/namespaces/nightshift/registry/release_record.yaml)",
+        f"{INSTALL} (infra/cluster/namespaces/nightshift/release.yaml)",
     ),
     AccountRights(RUNS, TRAINER, _LAUNCHER + _TRAINING, f"{INSTALL} (infra/kubernetes/base/training.yaml)"),
     *(

@@ -1,6 +1,6 @@
 """`python -m nightshift.models.neural.shares REQUEST`: what the processes of a training do in the time of a step.
 
-REQUEST is what `nightshift/models/neural/simulated.py` takes, and a `fault` to plant, empty for none. On the CPU each process
+REQUEST is what `simulated.py` takes, and a `fault` to plant, empty for none. On the CPU each process
 has a core of its own. The answer is what all of them have measured, for `packages/perf/nightshift_perf/replicas.py`.
 """
 

@@ -1,6 +1,6 @@
-"""`python -m nightshift.models.neural.trial REQUEST`: trains a network on request, for `packages/perf/nightshift_perf/tuning.py`.
+"""`python -m nightshift.models.neural.trial REQUEST`: trains a network on request, for `nightshift perf tune`.
 
-REQUEST is what `nightshift/models/neural/simulated.py` takes. The program says what it has found, then answers each line of
+REQUEST is what `simulated.py` takes. The program says what it has found, then answers each line of
 its input: an empty one with what a stretch of steps took, another one when the trace of a stretch lies where it says.
 """
 

@@ -2,18 +2,20 @@
 
 A recipe declares the network, its loss, the optimizer's groups of its parameters, how its layers are shared between
 processes, its floating-point operations, and random rows to measure it with. Its module is named after its kind and has
-`build`; there is no list of them.
+`build`; other packages bring theirs by entry points of `nightshift.candidates`.
 """
 
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from nightshift import entry_points
 from nightshift.config.neural import Fit
 from nightshift.models.neural.data import TrainingDataset
 from nightshift.runtime.errors import UserError, check_names
@@ -63,16 +65,19 @@ class Recipe(Protocol):
         """Return random rows in whole batches; how fast a network trains depends on their shape alone."""
 
 
-def has(kind: str) -> bool:
-    """Return whether a kind of candidate is a network."""
-    return find_spec(f"{__name__}.{kind}") is not None
+def find(kind: str) -> ModuleType | None:
+    """Return the recipe's module of a kind of candidate, built in or of an installed package; None for no network."""
+    if find_spec(f"{__name__}.{kind}"):
+        return import_module(f"{__name__}.{kind}")
+    point = entry_points.find(entry_points.CANDIDATES).get(kind)
+    return point.load() if point else None
 
 
 def build(kind: str, field: str, shape: Mapping[str, int], parameters: Mapping[str, Any]) -> Recipe:
     """Return a recipe.
 
     Args:
-        kind: as in the config.
+        kind: as in the config, of a network.
         field: where the parameters stand in the config, for messages.
         shape: what it has beside its parameters, by name.
         parameters: name -> value.
@@ -80,7 +85,9 @@ def build(kind: str, field: str, shape: Mapping[str, int], parameters: Mapping[s
     Raises:
         UserError: when it refuses a parameter.
     """
-    recipe: Recipe = import_module(f"{__name__}.{kind}").build(field, shape, parameters)
+    module = find(kind)
+    assert module is not None, f"{kind} is no network"
+    recipe: Recipe = module.build(field, shape, parameters)
     return recipe
 
 

@@ -1,1 +1,11 @@
-"""Language models as files: converted to GGUF, quantized, judged, served and put under load; none is trained here."""
+"""Language models: the task `language-modeling`, GGUF files, engine, gateway, quantization, suite and load test."""
+
+from nightshift.kinds import CLASSIFICATION, TaskKind
+
+KIND = TaskKind(
+    "language-modeling",
+    ("nightshift_llm.task", CLASSIFICATION),  # whose examples suit any texts
+    "nightshift_llm.config:LanguageConfig",
+    "nightshift_llm.preprocessing:LanguagePreprocessing",
+    "nightshift_llm.configs",
+)

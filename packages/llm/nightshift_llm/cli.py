@@ -1,7 +1,8 @@
-"""Commands for language models: convert, quantize, judge, evaluate, and compare the gateway's traffic."""
+"""Convert a language model to GGUF, quantize it, judge the result, evaluate a served one, compare gateway traffic."""
 
 import argparse
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from nightshift import storage
@@ -15,15 +16,14 @@ from nightshift_llm.contracts.suite import SuiteScores
 from pipelines import arguments
 from pipelines.cli import options
 
-EXTRA = "language"
+EXTRA, PROJECT = "engine", "packages/llm"
 WEIGHTS = ("F16", "BF16", "F32")
 DOCUMENTS = "text file, one text per line, that the model was not trained on"
 
 
-def add(commands: options.Commands) -> None:
-    """Add the commands."""
-    text = "Convert a language model to GGUF, quantize it, judge the result, and evaluate a served model."
-    actions = options.add_command(commands, "language", text).add_subparsers(required=True, metavar="action")
+def add(commands: options.Commands, _: Sequence[str]) -> None:
+    """Add the command with its actions."""
+    actions = options.add_command(commands, "llm", __doc__).add_subparsers(required=True, metavar="action")
     command = options.add_command(actions, "convert", convert.__doc__)
     command.add_argument("folder", type=Path, help="folder with config.json, safetensors and tokenizer.json of a Llama")
     command.add_argument("file", type=Path, help="GGUF file to write")
@@ -88,7 +88,7 @@ def _add_evaluate(command: argparse.ArgumentParser) -> None:
 
 def convert(args: argparse.Namespace) -> int:
     """Convert the folder of a Llama to a GGUF file."""
-    with require_extra("nightshift llm convert", EXTRA):
+    with require_extra("nightshift llm convert", EXTRA, PROJECT):
         from nightshift_llm import gguf
 
     gguf.convert(args.folder, args.file, args.weights)
@@ -97,7 +97,7 @@ def convert(args: argparse.Namespace) -> int:
 
 def quantize(args: argparse.Namespace) -> int:
     """Write a quantized copy of a model."""
-    with require_extra("nightshift llm quantize", EXTRA):
+    with require_extra("nightshift llm quantize", EXTRA, PROJECT):
         from nightshift_llm import quantization
 
     quantization.quantize(args.original, args.file, args.form)
@@ -107,7 +107,7 @@ def quantize(args: argparse.Namespace) -> int:
 
 def judge(args: argparse.Namespace) -> int:
     """Compare a quantized model with its original, and exit with code 2 if it loses too much."""
-    with require_extra("nightshift llm judge", EXTRA):
+    with require_extra("nightshift llm judge", EXTRA, PROJECT):
         from nightshift_llm import gate
         from nightshift_llm.llamacpp import ContextOptions
 

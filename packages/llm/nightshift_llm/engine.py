@@ -140,7 +140,7 @@ def start(settings: EngineSettings) -> Any:
     Raises:
         UserError: when xllamacpp is missing, the port is taken or the file is no model.
     """
-    with require_extra("engine", "language"):
+    with require_extra("engine", "engine", "packages/llm"):
         import xllamacpp
     check_port(settings.host, settings.port)
     parameters = xllamacpp.CommonParams()

@@ -94,7 +94,7 @@ def library() -> ctypes.CDLL:
     Raises:
         UserError: when xllamacpp is missing, or exports them no more.
     """
-    with require_extra("language", "language"):
+    with require_extra("language", "engine", "packages/llm"):
         spec = importlib.util.find_spec("xllamacpp.xllamacpp")
     assert spec and spec.origin
     functions = ctypes.CDLL(spec.origin)

@@ -1,6 +1,6 @@
 """With which settings does a network train fastest? Variants are measured beside what is there, in turn.
 
-One axis after the other: each of its values runs in processes of its own (`nightshift/models/neural/trial.py`) beside the best
+One axis after the other: each of its values runs in processes of its own (`neural/trial.py`) beside the best
 so far, stretch by stretch in turn, and seconds per row of the one are divided by the other's. The gate of speed
 (`nightshift/stats/performance.py`) says when a variant is faster and not by chance; the fastest of an axis is taken.
 """

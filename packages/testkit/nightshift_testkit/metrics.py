@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "infra" / "monitoring"
 PAGE = ROOT / "docs" / "reference" / "metrics.md"
 GATEWAY_PAGE = ROOT / "docs" / "gateway.md"

@@ -16,7 +16,7 @@ import pytest
 from nightshift_testkit.processes import SECONDS, started, wait_until
 from nightshift_testkit.servers import free_port
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[3]
 ENVIRONMENT = ROOT / ".venv-triton"
 BACKEND = Path(__file__).with_name("triton_backend.py")
 

@@ -10,7 +10,7 @@ from nightshift.models.graph import Graph, runtime
 from nightshift.models.recipes.resnet import ResNet, ResNetParameters
 from nightshift.models.tensors import by_name
 from nightshift.tasks import onnx_export
-from tests.conftest import graph
+from nightshift_testkit.fixtures import graph
 
 WIDTH = 16
 MAKERS = ("graph", "int8 dynamic", "int8 static")

@@ -13,7 +13,7 @@ from nightshift.data.dates import parse_date
 from nightshift.data.splits import Days, Fold
 from nightshift.runtime.errors import UserError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DATE = date(2018, 8, 14)
 
 

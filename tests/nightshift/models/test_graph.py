@@ -7,7 +7,7 @@ import pytest
 
 from nightshift.models.graph import CPU, CUDA, Graph, runtime
 from nightshift.runtime.errors import UserError
-from tests.conftest import graph
+from nightshift_testkit.fixtures import graph
 
 HERE = runtime()
 EP_FAIL = HERE.capi.onnxruntime_pybind11_state.EPFail

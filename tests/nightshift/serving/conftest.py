@@ -16,7 +16,7 @@ from nightshift.serving.batching import ServerLimits
 from nightshift.serving.files import Challenger, DeploymentPointer, read_pointer
 from nightshift.serving.prediction_log import PredictionLog
 from nightshift.serving.versions import ModelManager, load
-from tests.conftest import save
+from nightshift_testkit.fixtures import save
 from tests.nightshift.http.echo import answering
 
 

@@ -14,9 +14,9 @@ import pytest
 from nightshift.serving import files
 from nightshift.serving.workers import SharedCounters
 from nightshift_testkit import redis
+from nightshift_testkit.fixtures import save
 from nightshift_testkit.processes import SECONDS, started, wait_until
 from nightshift_testkit.servers import free_port
-from tests.conftest import save
 from tests.nightshift.serving.conftest import point
 from tests.nightshift.serving.events import CHOSEN, EVENTS, LATER, PAST, expected, model, raw
 from tests.nightshift.tabular.online.streams import written

@@ -16,7 +16,6 @@ import pytest
 
 from nightshift import registry, storage
 from nightshift.contracts import package
-from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.contracts.release_record import Action, Stage
 from nightshift.local import endpoint, examples
 from nightshift.registry import release_record
@@ -26,6 +25,7 @@ from nightshift.serving import files
 from nightshift.serving.files import Challenger
 from nightshift.storage import locks
 from nightshift_llm.local.engine import RunningEngine
+from nightshift_llm.preprocessing import LanguagePreprocessing
 from nightshift_testkit import packages
 from nightshift_testkit.processes import SECONDS, engine, started, wait_until
 from nightshift_testkit.servers import free_port

@@ -125,11 +125,11 @@ FAULTS: dict[str, tuple[Sow, str, CheckStatus, str, str]] = {
     ),
     "the release step may not change served models": (
         drop_verb("nightshift-release", "update", "nightshift"),
-        "rights of nightshift-release", FAILED, "may not update inferenceservices", "nightshift/registry/release_record.yaml",
+        "rights of nightshift-release", FAILED, "may not update inferenceservices", "nightshift/release.yaml",
     ),
     "the binding of the release step is missing": (
         lambda env: env.remove("RoleBinding", "nightshift-release", "nightshift"),
-        "rights of nightshift-release", FAILED, "may not create inferenceservices", "nightshift/registry/release_record.yaml",
+        "rights of nightshift-release", FAILED, "may not create inferenceservices", "nightshift/release.yaml",
     ),
     "the training step may not read its machines' logs": (
         drop_verb("nightshift-training", "get"),

@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.data.splits import Days, Fold, apart, rows_of
 from nightshift.items.tokens import Tokens
 from nightshift.models.neural import packing
 from nightshift.runtime.errors import UserError
 from nightshift_llm.config import LanguageTaskConfig
+from nightshift_llm.preprocessing import LanguagePreprocessing
 from nightshift_llm.task.tokens import FILE, ByteTokenizer
 
 PART = 50  # bytes that two texts rarely share by chance; Lee et al., Deduplicating Training Data, 2022

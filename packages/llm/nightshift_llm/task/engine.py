@@ -8,13 +8,13 @@ from nightshift import storage
 from nightshift.contracts import package
 from nightshift.contracts.optimization import EngineVariant
 from nightshift.contracts.package import Format, ModelPackage
-from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.contracts.section import Estimate
 from nightshift.contracts.verdict import Decision
 from nightshift_llm import gate, gguf, quantization
 from nightshift_llm.config import LanguageServedFiles
 from nightshift_llm.gate import Evidence, QuantizationLimits
 from nightshift_llm.llamacpp import ContextOptions
+from nightshift_llm.preprocessing import LanguagePreprocessing
 
 ORIGINAL = "F16"
 SUFFIX = ".{}.gguf"

@@ -8,9 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nightshift.contracts.evaluation import LanguageEvaluation, LanguageSlice, Memorization
 from nightshift.contracts.package import ModelPackage
-from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.contracts.tables import Table
 from nightshift.data import splits
 from nightshift.data.splits import Days, Fold
@@ -21,6 +19,8 @@ from nightshift.tasks.classification.slices import split_thirds
 from nightshift.tasks.protocol import EvaluationReport
 from nightshift.tasks.trials import Contender, Gate, Trial
 from nightshift_llm.config import LanguageConfig
+from nightshift_llm.contracts.evaluation import LanguageEvaluation, LanguageSlice, Memorization
+from nightshift_llm.preprocessing import LanguagePreprocessing
 from nightshift_llm.task import documents, memorization, quality
 from nightshift_llm.task.metrics import LOWER_IS_BETTER, PROMISE, TITLE
 from nightshift_llm.task.scores import DocumentScorer, DocumentScores

@@ -1,10 +1,10 @@
 """Texts of requests, as rows of tokens; a longer text is scored by its first row."""
 
 from nightshift.contracts.package import ModelPackage
-from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.items.shards import Array
 from nightshift.serving.items.schema import ItemError, ItemSchema
 from nightshift.tasks.texts.items import build_text_field
+from nightshift_llm.preprocessing import LanguagePreprocessing
 from nightshift_llm.task import chats, documents
 from nightshift_llm.task.tokens import open_tokenizer
 

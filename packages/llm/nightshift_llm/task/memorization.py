@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nightshift.contracts.evaluation import Memorization, MemorizedShare
 from nightshift.items.tokens import Tokens
 from nightshift.stats.proportions import wilson_interval
+from nightshift_llm.contracts.evaluation import Memorization, MemorizedShare
 from nightshift_llm.task import documents
 from nightshift_llm.task.scores import DocumentScorer
 

@@ -12,7 +12,6 @@ import pandas as pd
 from nightshift.contracts import package
 from nightshift.contracts.optimization import EngineVariant
 from nightshift.contracts.package import ModelPackage
-from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.contracts.tables import Table
 from nightshift.data import splits
 from nightshift.data.splits import Days
@@ -23,6 +22,7 @@ from nightshift.runtime.errors import UserError, require_extra
 from nightshift.tasks.classification.drift_reference import KEYS, REFERENCE
 from nightshift.tasks.classification.optimization import SAMPLE
 from nightshift_llm.config import LanguageConfig
+from nightshift_llm.preprocessing import LanguagePreprocessing
 from nightshift_llm.task import documents, scores
 from nightshift_llm.task.scores import DocumentScorer, DocumentScores, Floats
 from nightshift_llm.task.tokens import open_tokenizer
@@ -117,7 +117,7 @@ def engine_variants(
     if not wanted:
         return []
     try:
-        with require_extra("optimization.weight_types", "language"):
+        with require_extra("optimization.weight_types", "engine", "packages/llm"):
             from nightshift_llm.task import engine
         tokenizer, texts = open_tokenizer(uri, model), _read_validation_texts(config, features, model)
         every = -(-len(texts) // JUDGED)

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from nightshift.contracts.evaluation import LanguageEvaluation, Memorization, MemorizedShare
 from nightshift.contracts.section import Block, Estimate, Fact, Row, TableBlock, TableColumn, Text
 from nightshift.contracts.verdict import Measure
 from nightshift.stats.comparison import BootstrapEstimate
 from nightshift.tasks.markdown import items, page, strong, table
 from nightshift.tasks.model_cards import identity
 from nightshift.tasks.trials import Trial
+from nightshift_llm.contracts.evaluation import LanguageEvaluation, Memorization, MemorizedShare
 from nightshift_llm.task.metrics import PROMISE, TITLE
 
 SHOWN = 10

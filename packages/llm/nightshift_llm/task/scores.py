@@ -10,11 +10,11 @@ import pandas as pd
 
 from nightshift import storage
 from nightshift.contracts.package import ModelPackage, read_graph
-from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.items import bootstrap
 from nightshift.items.tokens import Tokens
 from nightshift.models.graph import Graph
 from nightshift.tasks.classification.drift_reference import EMBEDDED, KEYS
+from nightshift_llm.preprocessing import LanguagePreprocessing
 from nightshift_llm.task import documents
 from nightshift_llm.task.tokens import open_tokenizer
 

@@ -13,10 +13,10 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from nightshift import storage
 from nightshift.contracts.package import ModelPackage, read_tokenizer
-from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.items.tokens import Tokens
 from nightshift.runtime.errors import UserError
 from nightshift_llm.config import LanguageTaskConfig
+from nightshift_llm.preprocessing import LanguagePreprocessing
 from nightshift_llm.task import chats
 
 SCHEMA = 2  # part of every partition's key: raise it whenever the same texts would get other numbers

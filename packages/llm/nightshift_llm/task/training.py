@@ -10,7 +10,6 @@ import pandas as pd
 from nightshift.config.section import ConfigSection
 from nightshift.contracts.artifact import FoldWindow, Window
 from nightshift.contracts.package import Datatype, DecisionRule, Signature, Tensor
-from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.data.splits import Days, Fold, Plan, describe
 from nightshift.items import shards
 from nightshift.models.graph import Graph
@@ -20,6 +19,7 @@ from nightshift.tasks.classification.training import TOLERANCE
 from nightshift.tasks.fitting import Fitted
 from nightshift.tasks.protocol import CandidateMetrics, TrainingSetup
 from nightshift_llm.config import LanguageConfig, LanguageTaskConfig
+from nightshift_llm.preprocessing import LanguagePreprocessing
 from nightshift_llm.task import candidates, documents, scores
 from nightshift_llm.task.metrics import PROMISE
 from nightshift_llm.task.scores import DocumentScorer

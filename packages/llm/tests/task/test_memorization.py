@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nightshift.contracts.evaluation import Memorization, MemorizedShare
 from nightshift.items.tokens import Tokens
 from nightshift.stats.proportions import wilson_interval
 from nightshift.storage import sha256
+from nightshift_llm.contracts.evaluation import Memorization, MemorizedShare
 from nightshift_llm.task import documents, memorization, quality
 from nightshift_llm.task.scores import DocumentScorer
 from nightshift_llm.task.tokens import load_tokenizer

@@ -22,7 +22,6 @@ from nightshift.config import parse
 from nightshift.contracts import package, tables
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
-from nightshift.contracts.evaluation import LanguageEvaluation
 from nightshift.contracts.optimization import Optimization
 from nightshift.contracts.profile import Profile
 from nightshift.contracts.section import read_section
@@ -32,6 +31,7 @@ from nightshift.data.splits import Days
 from nightshift.runtime.errors import UserError
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.prediction_log import PredictionLog
+from nightshift_llm.contracts.evaluation import LanguageEvaluation
 from nightshift_llm.task import documents, release
 from nightshift_llm.task import evaluation as documents_under_test
 from nightshift_llm.task import optimization as language

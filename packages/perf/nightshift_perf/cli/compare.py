@@ -1,4 +1,4 @@
-"""The commands about speed."""
+"""Compares the speed of models."""
 
 import argparse
 from pathlib import Path
@@ -17,11 +17,8 @@ from pipelines.cli import options
 CHAMPION = "champion"
 
 
-def add(commands: options.Commands) -> None:
-    """Add the commands."""
-    actions = options.add_command(commands, "perf", "Compare the speed of models.").add_subparsers(
-        required=True, metavar="action"
-    )
+def add(actions: options.Commands) -> None:
+    """Add the action."""
     command = options.add_command(actions, "compare", compare.__doc__)
     command.add_argument(
         "run", nargs="?", default="latest", help="run, version or `champion` to judge (default: the latest run)"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from nightshift.contracts.listings import PlannerAccuracy, PublishedPrediction, TrainingPlan
 from nightshift.runtime.errors import UserError
 from nightshift.stats.figures import format_value
 from nightshift_perf.cli import serving_plan
+from nightshift_perf.contracts import PlannerAccuracy, PublishedPrediction, TrainingPlan
 from nightshift_perf.hardware import gpu, gpus
 from nightshift_perf.planning import published, search
 from nightshift_perf.planning.efficiency import efficiency

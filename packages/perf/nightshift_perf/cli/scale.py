@@ -5,11 +5,11 @@ import os
 from collections.abc import Iterator, Sequence
 
 from nightshift.config import parse
-from nightshift.contracts.listings import ScalingReport, ScalingRun
 from nightshift.contracts.profile import Finding
 from nightshift.runtime.errors import UserError
 from nightshift_perf import replicas
 from nightshift_perf.cli.tune import choose_network, find_network, width
+from nightshift_perf.contracts import ScalingReport, ScalingRun
 from nightshift_perf.replicas import FAULTS, ScalingMeasurement, ScalingSpec
 from pipelines import configs
 from pipelines.cli import options

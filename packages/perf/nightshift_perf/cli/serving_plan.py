@@ -3,9 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from nightshift.contracts.listings import RejectedReplica, ServingFleet, ServingPlan
 from nightshift.costs.prices import Machine, read_machines
 from nightshift.runtime.errors import UserError, nearest
+from nightshift_perf.contracts import RejectedReplica, ServingFleet, ServingPlan
 from nightshift_perf.planning.serving import fleet
 from nightshift_perf.planning.serving.batching import RequestLength
 from nightshift_perf.planning.serving.fleet import Demand, FleetPlan, FleetSearch, Objective

@@ -8,12 +8,12 @@ from typing import Any
 
 from nightshift import tasks
 from nightshift.config import Config, parse
-from nightshift.contracts.listings import TuningReport, TuningTrial
 from nightshift.contracts.verdict import Decision
 from nightshift.models.neural.configured import ConfiguredNetwork
 from nightshift.runtime.errors import UserError
 from nightshift.stats.figures import format_value
 from nightshift_perf import tuning
+from nightshift_perf.contracts import TuningReport, TuningTrial
 from nightshift_perf.tuning import (
     AXES,
     PROCESSES,
@@ -181,7 +181,7 @@ def choose_network(config: Config, candidate: str | None) -> str:
     """
     from nightshift.models import recipes  # PyTorch, which a command that asks for help does without
 
-    networks = [name for name, estimator in config.task.candidates.items() if recipes.has(estimator.kind)]
+    networks = [name for name, estimator in config.task.candidates.items() if recipes.find(estimator.kind)]
     if candidate in networks:
         return candidate
     if candidate or len(networks) != 1:

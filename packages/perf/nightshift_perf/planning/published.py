@@ -104,7 +104,7 @@ def spread(relative: Iterable[float]) -> tuple[float, float]:
 def page(table: Sequence[PublishedFigure]) -> Iterator[str]:
     """Yield the lines of docs/planning-points.md."""
     yield "# The planner against published figures, point by point\n"
-    yield "How far `nightshift perf plan` can be trusted, in detail; [planning.md](planning.md) has the summary. No GPU of"
+    yield "How far `nightshift perf plan` can be trusted, in detail; [planning.md](planning.md) sums up. No GPU of"
     yield "ours has run any of these. Written by `make compile`.\n"
     yield "| speeds | points | median error | 90th percentile |\n|---|---|---|---|"
     for role in (FITTED, HELD_OUT):

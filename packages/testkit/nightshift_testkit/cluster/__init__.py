@@ -1,4 +1,4 @@
-"""A stand-in of a Kubernetes API server with nodes whose pods really run; `nightshift_testkit.cluster.cluster.running` starts one.
+"""A simulated Kubernetes API server with nodes whose pods really run; `cluster.running` starts one.
 
 What it refuses, a real server of version 1.36 refuses as well, with the same code and reason and much the same words.
 

@@ -17,7 +17,7 @@ from nightshift_testkit.cluster.rbac import ADMIN, User
 from nightshift_testkit.cluster.runtimes import Runtime
 from nightshift_testkit.cluster.store import Store, now
 
-CRDS = Path(__file__).parents[3] / "shared" / "charts" / "crds"
+CRDS = Path(__file__).parents[5] / "shared" / "charts" / "crds"
 ROOM = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"}
 UNREACHABLE = "node.kubernetes.io/unreachable"
 CONFIG = """

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from kubernetes import client, watch
-from nightshift_testkit.cluster.conftest import connected
 
 from nightshift_testkit.cluster.cluster import Cluster
 from nightshift_testkit.cluster.kinds import CLAIM, JOB
@@ -16,6 +15,7 @@ from nightshift_testkit.cluster.problems import RefusedError
 from nightshift_testkit.cluster.rbac import User
 from nightshift_testkit.cluster.samples import NAMESPACE, named, needs_the_stand_in, phase, pod, refused
 from nightshift_testkit.processes import wait_until
+from packages.testkit.tests.cluster.conftest import connected
 
 SECONDS = 100  # limit of a watch that does not see what it waits for
 CONFIG = named("ConfigMap", "settings", data={"a": "1"})

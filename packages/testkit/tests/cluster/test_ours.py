@@ -17,7 +17,7 @@ from nightshift_testkit.processes import engine, wait_until
 from pipelines import environments, ir
 from pipelines.commands import Commands
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 NIGHTLY = ir.load(ROOT / "pipelines/compiled/aws/nightly.yaml")
 LUSTRE = {
     "volumes": [{"name": "lustre", "persistentVolumeClaim": {"claimName": "nightshift-lustre"}}],

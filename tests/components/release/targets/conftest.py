@@ -9,9 +9,9 @@ from components.release.targets import VersionShare
 from nightshift.contracts import package
 from nightshift.local import examples
 from nightshift.registry import Version
+from nightshift_testkit.fixtures import save
 from tests.components import pictures, topics
 from tests.components.release.targets.versions import FEATURES, IMAGES, KINDS, TEXTS, Fleet
-from tests.conftest import save
 from tests.nightshift.serving.conftest import serving
 
 

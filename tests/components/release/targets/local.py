@@ -10,11 +10,11 @@ from components.release.targets import VersionShare, factory, rollout
 from components.release.targets.local import Local
 from nightshift import registry
 from nightshift.contracts.state import State
+from nightshift_testkit.fixtures import save
 from nightshift_testkit.servers import free_port
 from tests.components.release.targets.platform import Counted, Platform
 from tests.components.release.targets.versions import FEATURES, Fleet
 from tests.components.states import state
-from tests.conftest import save
 
 
 class Registered(Fleet):

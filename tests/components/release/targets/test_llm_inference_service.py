@@ -81,7 +81,7 @@ def test_the_release_steps_role_allows_what_is_called_and_no_more(cluster: Group
         rollout(cluster.target(), split)
     cluster.target().clean(())
     verbs = {call.partition("_namespaced")[0].replace("replace", "update") for call in cluster.counted.calls}
-    manifests = yaml.safe_load_all((INFRA / "cluster/namespaces/nightshift/registry/release_record.yaml").read_text())
+    manifests = yaml.safe_load_all((INFRA / "cluster/namespaces/nightshift/release.yaml").read_text())
     rules = {rule["resources"][0]: rule["verbs"] for rule in next(manifests)["rules"]}
     assert set(rules["llminferenceservices"]) == verbs
 

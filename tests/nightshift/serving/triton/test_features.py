@@ -12,8 +12,8 @@ from nightshift.http.errors import RequestError
 from nightshift.runtime.errors import UserError
 from nightshift.serving.triton.features import EventStep, NamedFeatureStep, open_step
 from nightshift.tabular.inputs import matrix
+from nightshift_testkit.fixtures import INPUTS
 from nightshift_testkit.packages import WINDOWS
-from tests.conftest import INPUTS
 from tests.nightshift.serving.test_events import CHOSEN, EVENTS, LATER, PAST, model, raw
 from tests.nightshift.tabular.online.streams import START, config, offline, written
 

@@ -10,8 +10,8 @@ from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UserError
 from nightshift.serving.triton import features
 from nightshift.serving.triton.__main__ import body, parser
+from nightshift_testkit.fixtures import save
 from tests.components import pictures
-from tests.conftest import save
 from tests.nightshift.serving import texts
 from tests.nightshift.serving.test_events import model
 

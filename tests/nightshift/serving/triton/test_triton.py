@@ -16,9 +16,9 @@ import pytest
 from nightshift.serving.triton.config import TritonSettings
 from nightshift.serving.triton.repository import PublishRequest, publish
 from nightshift_testkit import triton
+from nightshift_testkit.fixtures import save
 from nightshift_testkit.processes import wait_until
 from tests.components import pictures
-from tests.conftest import save
 from tests.nightshift.serving import texts
 from tests.nightshift.serving.events import CHOSEN, EVENTS, LATER, PAST, model, raw
 from tests.nightshift.serving.test_events import sent

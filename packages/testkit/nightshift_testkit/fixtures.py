@@ -1,3 +1,5 @@
+"""Fixtures and rules that all tests share."""
+
 import os
 import shutil
 import signal
@@ -17,8 +19,6 @@ from nightshift.contracts.preprocessing import Inputs
 from nightshift_testkit import packages, tracking
 from nightshift_testkit.kubeflow import Kubeflow, serve
 
-# processes that tests start import `tests`, which is not installed
-os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
 # how long an example takes is the machine's load
 settings.register_profile("any load", deadline=None)
 settings.load_profile("any load")

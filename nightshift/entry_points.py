@@ -1,0 +1,25 @@
+"""What installed packages bring: tasks, commands, sources, targets and candidates, as entry points of these groups.
+
+Nothing of a package is imported before it is needed, and none takes the place of what is built in.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import metadata
+from importlib.metadata import EntryPoint
+from types import MappingProxyType
+
+TASKS = "nightshift.tasks"  # the task's name -> a `nightshift.kinds.TaskKind`
+COMMANDS = "nightshift.commands"  # the command -> a module with `add`, see `pipelines.cli.options.add_packages`
+SOURCES = "nightshift.sources"  # the scheme of `--data` -> a function like `components.ingestion.sources.connect`
+TARGETS = "nightshift.targets"  # `state.serving.kind` -> a function of its other settings and the model's name
+CANDIDATES = "nightshift.candidates"  # the candidate's kind -> a module with `build`, see `nightshift.models.recipes`
+SCHEMAS = "nightshift.schemas"  # -> a mapping of file names -> artifacts of a package, or what its commands print
+PROFILES = "nightshift.profiles"  # -> a module that explains traces, see `components.profiling.traces`
+
+
+@cache
+def find(group: str) -> Mapping[str, EntryPoint]:
+    """Return name -> entry point of a group, in the order of the names."""
+    points = {point.name: point for point in metadata.entry_points(group=group)}
+    return MappingProxyType(dict(sorted(points.items())))

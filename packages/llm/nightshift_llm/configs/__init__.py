@@ -1,0 +1,1 @@
+"""Use cases of language models, one YAML file each."""
