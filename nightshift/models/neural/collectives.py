@@ -4,7 +4,8 @@
 
 On several nodes it takes torchrun's flags; on one machine `nightshift perf collectives` is shorter. gloo on the CPU,
 NCCL on GPUs. A size S is that of the whole buffer of a process, t the time of a call. The algorithm's bandwidth is
-S / t; the bus's counts what a process has to send at least, so it can be held against the link's, whatever the number of processes
+S / t; the bus's counts what a process has to send at least, so it can be held against the link's, whatever the number
+of processes
 (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
 """
 
