@@ -31,7 +31,7 @@ from nightshift.models.graph import Graph
 from nightshift.stats import noise, shift
 from nightshift.stats.levels import WeekdayLevel
 from nightshift.tabular import frames, inputs
-from nightshift.tasks.protocol import TrainingSetup
+from nightshift.tasks.base.training import TrainingSetup
 from nightshift.tasks.tabular import compromise, drift, simulator
 from nightshift.tasks.tabular.features import core as features
 from nightshift.tasks.tabular.training import TableRows
@@ -137,7 +137,7 @@ class WatchedWorld:
         return Promise(metric="average_precision", value=reached, measured="when it was evaluated")
 
     def _events(self, world: TabularSimulator, days: Days) -> dict[date, pd.DataFrame]:
-        return {day: simulator.day(world, day).rename(columns=ROLES) for day in days}
+        return {day: simulator.SimulationTask().day(world, day).rename(columns=ROLES) for day in days}
 
     def _features(self, events: pd.DataFrame) -> pd.DataFrame:
         return features.features(events, self.config, frames.backend("cpu"))

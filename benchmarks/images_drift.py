@@ -28,12 +28,12 @@ from nightshift.items import images as files
 from nightshift.items.shards import ItemTable, Shards
 from nightshift.models.graph import Graph
 from nightshift.stats import shift
+from nightshift.tasks.base.training import TrainingSetup
 from nightshift.tasks.classification import drift as classes
 from nightshift.tasks.classification import drift_reference
 from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.classification.training import ItemRows
 from nightshift.tasks.images import simulator as pictures
-from nightshift.tasks.protocol import TrainingSetup
 
 FIRST = date(2024, 1, 1)
 STABLE_DAYS, WATCHED_DAYS = 60, 7
@@ -120,7 +120,11 @@ def make_day(config: Config, day: date) -> tuple[pd.DataFrame, np.ndarray]:
     """Return a day's rows, and what a network sees of them."""
     task = config.task
     assert isinstance(task, ImageTaskConfig)
-    frame = pictures.day(config.simulator, day).rename(columns={"image_id": "event_id", "time": "event_time"})
+    frame = (
+        pictures.SimulationTask()
+        .day(config.simulator, day)
+        .rename(columns={"image_id": "event_id", "time": "event_time"})
+    )
     decoded = (files.decode_image(image, task.max_pixels, task.side) for image in frame["image"])
     pixels = np.stack([files.square(image, task.side, task.channels) for image in decoded])
     return frame.drop(columns="image").assign(content=frame["event_id"].astype(str)), pixels

@@ -78,7 +78,7 @@ def fit(name: str, uri: str, model: Path) -> None:
     graph = fit_all(sample, [name]).candidates[name].graph
     manifest = packages.manifest(
         {name: graph},
-        made_from=packages.lineage(train=sample.window, validation=rows.unseen(fold, sample).window),
+        made_from=packages.lineage(train=sample.window, validation=rows.holdout(fold, sample).window),
         signature=sample.signature,
         preprocessing=sample.preprocessing,
         decision=DecisionRule(threshold=None),

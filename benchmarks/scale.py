@@ -122,7 +122,7 @@ def make(folder: Path, events: int) -> None:
     world = TabularSimulator(customers=customers, terminals=2 * customers)
     parts = []
     for day in plan(parse(CONFIG), DATE).events:
-        frame = simulator.day(world, day).rename(columns=ROLES).astype({"label": "Int8"})
+        frame = simulator.SimulationTask().day(world, day).rename(columns=ROLES).astype({"label": "Int8"})
         frame = frame.sort_values(["event_time", "event_id"], kind="stable", ignore_index=True)
         parts.append(tables.write_partition(str(folder / "events" / f"{day}.parquet"), day, frame, {}))
     tables.write_table(str(folder / "events.json"), tables.Table("events", parts))

@@ -69,7 +69,7 @@ def deploy(context: StepContext, patience: Patience) -> dict[str, float | str]:
     """Deploy, and wait so long for the endpoint; the record changes once the version answers."""
     args = context.args
     endpoint.check(context.state)
-    gates = tasks.find(context.model.kind).metrics.GATES
+    gates = tasks.find(context.model.kind).metrics.gates
     files = [(args.evaluation, FILE), *((args.evaluation, gate) for gate in gates), (args.drift, FILE)]
     verdicts = [Verdict.read(storage.join(folder, file)) for folder, file in files]
     settled: list[DeploymentResult] = []
@@ -128,7 +128,7 @@ def _register(context: StepContext, verdicts: list[Verdict]) -> Version:
 
     config, model, args = context.config, context.model, context.args
     content = config.model_dump(mode="json")
-    tags = core.lineage(model, verdicts, tasks.find(model.kind).metrics.PROMISE) | {
+    tags = core.lineage(model, verdicts, tasks.find(model.kind).metrics.promise) | {
         "config": json.dumps(content, sort_keys=True),
         "config_sha256": storage.fingerprint(content),
         "code_version": code_version(),

@@ -12,7 +12,7 @@ from nightshift.data.splits import Days
 from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UserError
-from nightshift.tasks.protocol import Comparison, DriftInputs
+from nightshift.tasks.base.drift import Comparison, DriftInputs
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from nightshift.config.policy import DriftLimits
 from nightshift.contracts.drift import SCORE, ColumnDrift, Signal
 from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.stats.levels import WeekdayLevel
-from nightshift.tasks.protocol import Comparison, DriftInputs
+from nightshift.tasks.base.drift import Comparison, DriftInputs
 
 LABELS = "labels"
 NAMED = 3  # drifted inputs among the reasons; drift.json has them all

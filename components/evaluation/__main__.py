@@ -14,7 +14,7 @@ from nightshift.registry.release_record import ReleaseRef
 from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UnavailableError
-from nightshift.tasks.protocol import EvaluationReport, RowsUnderTest
+from nightshift.tasks.base.evaluation import EvaluationReport, RowsUnderTest
 
 
 def parser() -> step.StepParser:
@@ -84,8 +84,8 @@ def _measure(name: str, version: Version, rows: RowsUnderTest[Any], ours: ModelP
     """
     try:
         model = package.load(version.uri)
-        if misfit := rows.misfit(ours, model):
-            return f"{name} {misfit}."
+        if reason := rows.incompatibility(ours, model):
+            return f"{name} {reason}."
         return rows.measure(version.uri, model, model.selected, version.version)
     except UnavailableError:  # it may be readable later: without it, a worse model would pass
         raise

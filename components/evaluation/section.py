@@ -1,7 +1,7 @@
 """What the evaluation shows on the page of its run: the verdict, and what the task has to say of the model."""
 
 from nightshift.contracts.section import Link, Links, Section, SectionOutcome
-from nightshift.tasks.protocol import EvaluationReport
+from nightshift.tasks.base.evaluation import EvaluationReport
 
 WEIGHT = 20
 

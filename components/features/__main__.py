@@ -6,7 +6,7 @@ from nightshift.contracts import tables
 from nightshift.contracts.section import write_section
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.step import StepParser, log, run
-from nightshift.tasks.protocol import FeatureSetup
+from nightshift.tasks.base.features import FeatureSetup
 
 PASSED_ON = ("unlabeled", "signals")  # details of the events that later steps read
 

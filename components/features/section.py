@@ -2,7 +2,7 @@
 
 from nightshift.contracts.section import Section, Text
 from nightshift.contracts.tables import Table as Features
-from nightshift.tasks.protocol import FeatureDetails
+from nightshift.tasks.base.features import FeatureDetails
 
 WEIGHT = 65
 

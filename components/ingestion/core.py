@@ -25,7 +25,7 @@ from nightshift.config.columns import Columns, Holds
 from nightshift.runtime.printable import printable
 from nightshift.tasks import columns as read
 from nightshift.tasks import spelling
-from nightshift.tasks.protocol import IngestionTask, LabelsTask
+from nightshift.tasks.base.ingestion import IngestionTask, LabelsTask
 
 Frame = TypeVar("Frame", pd.DataFrame, pd.Series)
 
@@ -336,7 +336,7 @@ def _check_types(raw: pd.DataFrame, typed: pd.DataFrame, config: Config, labels_
     read.require_some(raw[columns.event_time], typed["event_time"], read.TIME)
     # before they are due, a few bad labels may be the only ones
     for role, name in columns.holding(Holds.LABEL).items() if labels_due else ():
-        read.require_some(raw[name], typed[role], _labels(config).KIND)
+        read.require_some(raw[name], typed[role], _labels(config).kind)
     for role, name in columns.holding(*NUMBERS).items():
         read.require_some(raw[name], typed[role], read.NUMBER)
 

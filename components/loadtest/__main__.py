@@ -22,7 +22,7 @@ from nightshift.runtime import step, strict_json
 from nightshift.runtime.context import StepContext
 from nightshift.serving import files
 from nightshift.stats.latency import poisson_schedule
-from nightshift.tasks.protocol import Payload
+from nightshift.tasks.base.serving import Payload
 
 WARM_UP = 0.5  # seconds
 

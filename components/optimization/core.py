@@ -17,7 +17,7 @@ from nightshift.models.graph import CPU
 from nightshift.models.tensors import Tensors, row_count, split_rows, take_rows
 from nightshift.models.weights import total_size
 from nightshift.stats.bootstrap import BootstrapInterval
-from nightshift.tasks.protocol import OptimizationRows
+from nightshift.tasks.base.optimization import OptimizationRows
 
 Floats = npt.NDArray[np.floating[Any]]
 Scores = npt.NDArray[np.float32]
@@ -52,7 +52,7 @@ UNCHANGED = "It is the trained graph."
 
 def judge_by_loss(original: Form, form: Form, rows: OptimizationRows) -> list[Attempt]:
     """Judge a variant by its loss alone; the result depends on the graph and the rows, not on the machine."""
-    scored = [_score(graph, rows.inputs, rows.many) for graph in (original, form)]
+    scored = [_score(graph, rows.inputs, rows.batch_size) for graph in (original, form)]
     effects = effects_of(rows, {graph.name: scores for graph, scores in scored if scores is not None})
     return [_attempt(graph, {}, effects.get(graph.name, NONE), rows) for graph, _ in scored]
 
@@ -63,10 +63,10 @@ def attempts(forms: Sequence[Form], rows: OptimizationRows, clock: Clock = time.
     Only the original and forms that are clearly faster score all rows: that takes minutes of a large network, and
     nothing depends on the others.
     """
-    able = [_score(form, take_rows(rows.inputs, slice(rows.many)), rows.many)[0] for form in forms]
+    able = [_score(form, take_rows(rows.inputs, slice(rows.batch_size)), rows.batch_size)[0] for form in forms]
     times = latencies({form.name: form.graph.score for form in able if form.graph}, rows, clock)
     worth = {form.name for form in able if form.graph and (form.name == ORIGINAL or _is_faster(times, form))}
-    sound = [_score(form, rows.inputs, rows.many) if form.name in worth else (form, None) for form in able]
+    sound = [_score(form, rows.inputs, rows.batch_size) if form.name in worth else (form, None) for form in able]
     effects = effects_of(rows, {form.name: scores for form, scores in sound if scores is not None})
     return [_attempt(form, times, effects.get(form.name, NONE), rows) for form, _ in sound]
 
@@ -95,7 +95,7 @@ def latencies(
 ) -> dict[str, list[Latency]]:
     """Return the median time of calls with one row and with many; variants alternate, so that noise affects all."""
     latencies_by_form: dict[str, list[Latency]] = {name: [] for name in running}
-    one, repeated = slice(1), np.arange(rows.many) % row_count(rows.inputs)
+    one, repeated = slice(1), np.arange(rows.batch_size) % row_count(rows.inputs)
     for inputs, rounds in ((take_rows(rows.inputs, one), ROUNDS), (take_rows(rows.inputs, repeated), MANY_ROUNDS)):
         seconds: dict[str, list[float]] = {name: [] for name in running}
         for _ in _rounds(rounds, SECONDS * len(running), clock):
@@ -184,7 +184,7 @@ def _harm(effect: Effect, rows: OptimizationRows) -> str:
 
 def _speed(times: Mapping[str, list[Latency]], form: Form, rows: OptimizationRows) -> str:
     one, many = _shares(times, form)
-    return f"A row takes {one:.0%} of the original's time, {rows.many:,} rows {many:.0%}"
+    return f"A row takes {one:.0%} of the original's time, {rows.batch_size:,} rows {many:.0%}"
 
 
 def _shares(times: Mapping[str, list[Latency]], form: Form) -> tuple[float, float]:

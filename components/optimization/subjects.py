@@ -10,7 +10,7 @@ from nightshift.contracts.optimization import ORIGINAL
 from nightshift.models.graph import Graph
 from nightshift.models.tensors import Tensors
 from nightshift.runtime.context import StepContext
-from nightshift.tasks.protocol import OptimizationRows
+from nightshift.tasks.base.optimization import OptimizationRows
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from nightshift.contracts.section import write_section
 from nightshift.models.tensors import row_count
 from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
-from nightshift.tasks.protocol import TrainingSetup
+from nightshift.tasks.base.training import TrainingSetup
 
 
 def parser() -> step.StepParser:

@@ -13,7 +13,7 @@ from nightshift.models.graph import Graph
 from nightshift.models.tensors import Tensors, row_count, split_rows, take_rows
 from nightshift.models.weights import identify
 from nightshift.runtime.memory import peak_memory
-from nightshift.tasks.protocol import ProfiledFit
+from nightshift.tasks.base.profiling import ProfiledFit
 
 SINGLE_CALLS = 500
 MUCH_WAITING = 0.2
@@ -63,7 +63,7 @@ def measure(subject: ProfiledFit, watch: PhaseTimer, trained_sha256: str) -> tup
         content = fitted.graph
     graph = Graph(content)
     with watch.phase(PhaseName.SCORE):
-        for batch in split_rows(subject.inputs, subject.batch):
+        for batch in split_rows(subject.inputs, subject.batch_size):
             graph.score(batch)
     operations, trace = profile_fit(subject, watch)
     rows = row_count(subject.inputs)
@@ -76,7 +76,7 @@ def measure(subject: ProfiledFit, watch: PhaseTimer, trained_sha256: str) -> tup
         phases=[Phase(name=name, seconds=round(seconds, 4)) for name, seconds in watch.seconds.items()],
         rows_per_second=rows / watch.seconds[PhaseName.FIT],
         data_wait_share=waiting,
-        scoring=[scoring(graph, subject.inputs, 1), scoring(graph, subject.inputs, subject.batch)],
+        scoring=[scoring(graph, subject.inputs, 1), scoring(graph, subject.inputs, subject.batch_size)],
         activity=activity[0] if activity else None,
         peak_memory_bytes=peak,
         reproduced=identify(content) == trained_sha256,

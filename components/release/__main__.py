@@ -167,7 +167,7 @@ def _compare_day(job: ReleaseJob, record: Release, table: Table, day: date) -> d
     """Return what a day's labels say, of all events and by slice: each version's loss, event by event."""
     uris = [_version(job, served).uri for served in record.versions]
     task, columns = tasks.find(job.context.config.task.kind).release, job.rollout.slices
-    champion, challenger = (losses / task.WORST for losses in task.losses(table, day, uris))
+    champion, challenger = (losses / task.worst for losses in task.losses(table, day, uris))
     slices = task.slices(table, day, columns) if columns else None
     return verdicts.sum_losses(champion, challenger, slices)
 

@@ -269,7 +269,8 @@ def _window(days: Days) -> DateRange:
 
 def _models(head: RunHeader, artifacts: RunArtifacts) -> dict[str, dict[str, float | None]]:
     models: Json = artifacts.file("evaluation").get("models", {})
-    names = tasks.find(head.config.task.kind).metrics.list_summary_metrics(head.config)
+    metrics = tasks.find(head.config.task.kind).metrics.list_metrics(head.config)
+    names = {metric.name: metric.summary for metric in metrics}
     return {model: {names[name]: value for name, value in scores.items()} for model, scores in models.items()}
 
 

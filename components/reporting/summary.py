@@ -174,7 +174,7 @@ class Summary(SummaryPart):
     @model_validator(mode="after")
     def _metrics_are_those_of_the_task(self) -> Self:
         config = parse(self.config)
-        expected = set(tasks.find(config.task.kind).metrics.list_summary_metrics(config).values())
+        expected = {metric.summary for metric in tasks.find(config.task.kind).metrics.list_metrics(config)}
         for name, scores in self.models.items():
             if set(scores) != expected:
                 raise ValueError(f"metrics of {name!r} are {sorted(scores)}, not {sorted(expected)}")

@@ -17,7 +17,7 @@ from nightshift.registry.release_record import ReleaseRef
 from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
 from nightshift.tasks import Task
-from nightshift.tasks.protocol import DayScorer
+from nightshift.tasks.base.scoring import DayScorer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -159,7 +159,7 @@ def _details(job: ScoringJob) -> dict[str, Any]:
 
 def _find_promise(job: ScoringJob) -> dict[str, Any] | None:
     """Return the metric that the model is held to and where it was measured, None when it was not."""
-    metric = job.source.task.metrics.PROMISE
+    metric = job.source.task.metrics.promise
     if evaluated := job.source.tags.get(metric):
         return {"metric": metric, "value": float(evaluated), "measured": "when it was evaluated"}
     validated = job.model.candidates[job.model.selected].validation.get(metric)

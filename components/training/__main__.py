@@ -17,7 +17,7 @@ from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UserError
 from nightshift.runtime.lineage import code_version
-from nightshift.tasks.protocol import TrainingSetup
+from nightshift.tasks.base.training import TrainingSetup
 
 if TYPE_CHECKING:
     from components.training.core import TrainedModel
@@ -129,7 +129,8 @@ def _save(uri: str, trained: "TrainedModel", config: Config) -> dict[str, float 
 
 def _shown_metrics(model: package.ModelPackage, config: Config) -> dict[str, float | None]:
     measured = model.candidates[model.selected].validation
-    return {name: measured[name] for name in tasks.find(config.task.kind).metrics.list_headline_metrics(config)}
+    headline = tasks.find(config.task.kind).metrics.list_headline_metrics(config)
+    return {metric.name: measured[metric.name] for metric in headline}
 
 
 if __name__ == "__main__":

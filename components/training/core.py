@@ -20,7 +20,7 @@ from nightshift.data.splits import Days, Fold
 from nightshift.models.neural.losses import Points
 from nightshift.models.weights import weight_files
 from nightshift.runtime.errors import UserError
-from nightshift.tasks.protocol import CandidateMetrics, Sample, TrainingRows, TrainingSetup
+from nightshift.tasks.base.training import CandidateMetrics, Sample, TrainingRows, TrainingSetup
 
 log = logging.getLogger("nightshift")
 
@@ -103,7 +103,7 @@ def train(setup: TrainingSetup[Any], rows: TrainingRows[Any], code: str) -> Trai
     validation = validate(config, plan.validation, rows)
     fits = fit_all(sample, validation.measured)
     usable = {name: validation.measured[name].metrics for name in fits.candidates}
-    is_less_better = task.select_by in tasks.find(task.kind).metrics.LOWER_IS_BETTER
+    is_less_better = tasks.find(task.kind).metrics.is_lower_better(task.select_by)
     selected, reason = select(usable, task.select_by, plan.validation.test, is_less_better)
     log.info("%s", reason)
     graphs = {name: candidate.graph for name, candidate in fits.candidates.items()}
@@ -139,13 +139,13 @@ def train(setup: TrainingSetup[Any], rows: TrainingRows[Any], code: str) -> Trai
 def validate(config: Config, fold: Fold, rows: TrainingRows[Any]) -> Validation:
     """Fit every candidate on a fold's training days, and measure it on the fold's test rows."""
     sample, by = rows.sample(fold), config.task.select_by
-    unseen = rows.unseen(fold, sample)
+    holdout = rows.holdout(fold, sample)
     sample.check()
     fits = fit_all(sample, config.task.candidates)
-    measured = {name: unseen.measure(candidate.graph) for name, candidate in fits.candidates.items()}
+    measured = {name: holdout.measure(candidate.graph) for name, candidate in fits.candidates.items()}
     for name, result in measured.items():
         log.info("%s: validation %s %.4f", name, by.replace("_", " "), result.metrics[by])
-    return Validation(measured, unseen.window, fits.dropped)
+    return Validation(measured, holdout.window, fits.dropped)
 
 
 def fit_all(sample: Sample, names: Iterable[str]) -> Fits:
@@ -162,7 +162,7 @@ def fit_all(sample: Sample, names: Iterable[str]) -> Fits:
         seconds = round(time.perf_counter() - started, 3)
         log.info("%s: fitted in %.1f s", name, seconds)
         candidate = FittedCandidate(fitted.graph, seconds, fitted.losses, fitted.save_files)
-        keep_or_drop(fits, name, candidate, sample.gap(fitted), sample.tolerance)
+        keep_or_drop(fits, name, candidate, sample.export_error(fitted), sample.tolerance)
     return fits.usable()
 
 

@@ -1,19 +1,20 @@
 """What training shows on the page of its run: the candidates and the choice."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 
 from nightshift.contracts.package import ModelPackage, PackagedCandidate
 from nightshift.contracts.section import Axis, Block, Chart, Notice, Row, Section, Series, TableBlock, TableColumn, Text
+from nightshift.tasks.base.metrics import Metric
 
 WEIGHT = 40
 
 
-def build(package: ModelPackage, metrics: Mapping[str, str]) -> Section:
+def build(package: ModelPackage, metrics: Sequence[Metric]) -> Section:
     """Return the section of a training.
 
     Args:
         package: what was trained.
-        metrics: those that are shown -> what they are called.
+        metrics: those that are shown.
     """
     lineage = package.lineage
     train, chosen_on = lineage.train, lineage.validation
@@ -35,11 +36,11 @@ def build(package: ModelPackage, metrics: Mapping[str, str]) -> Section:
     return Section(title="Training", weight=WEIGHT, blocks=blocks)
 
 
-def _candidates(package: ModelPackage, metrics: Mapping[str, str]) -> TableBlock:
+def _candidates(package: ModelPackage, metrics: Sequence[Metric]) -> TableBlock:
     columns = [
         TableColumn(title="Candidate"),
         TableColumn(title="Kind"),
-        *(TableColumn(title=title, format="score") for title in metrics.values()),
+        *(TableColumn(title=metric.title, format=metric.format) for metric in metrics),
         TableColumn(title="Fitted in", format="seconds"),
     ]
     rows = [_row(name, entry, metrics, name == package.selected) for name, entry in package.candidates.items()]
@@ -61,8 +62,8 @@ def _losses(package: ModelPackage) -> Chart:
     )
 
 
-def _row(name: str, entry: PackagedCandidate, metrics: Iterable[str], is_selected: bool) -> Row:
-    cells = [name, entry.kind, *(entry.validation[metric] for metric in metrics), entry.seconds]
+def _row(name: str, entry: PackagedCandidate, metrics: Sequence[Metric], is_selected: bool) -> Row:
+    cells = [name, entry.kind, *(entry.validation[metric.name] for metric in metrics), entry.seconds]
     return Row(cells=cells, tag="selected" if is_selected else "", tone="good" if is_selected else "neutral")
 
 

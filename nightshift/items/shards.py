@@ -89,7 +89,7 @@ class ItemTable:
         """
         return require_labels(rows_of(self.rows, fold.train), fold.train)
 
-    def unseen(self, fold: Fold) -> pd.DataFrame:
+    def holdout(self, fold: Fold) -> pd.DataFrame:
         """Return those of a fold's test rows that have nothing in common with its training rows.
 
         Raises:

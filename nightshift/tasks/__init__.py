@@ -1,24 +1,54 @@
 """The kinds of model: tables, images, texts, language models, and whatever other packages bring.
 
-A task is a package with a module for each step that differs by task; `protocol.py` says what a step may ask of it.
-Nothing outside knows which tasks there are.
+A task is a package with a module for each step that differs by task; `base` has the questions of each step, a class
+each with the defaults. Nothing outside knows which tasks there are.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import ModuleType
-from typing import TypeVar, cast
+from typing import Generic, TypeVar
 
 from nightshift import kinds
 from nightshift.kinds import TaskKind
-from nightshift.tasks import base, protocol
+from nightshift.runtime.errors import UserError
+from nightshift.tasks.base.drift import DriftTask
+from nightshift.tasks.base.evaluation import EvaluationTask
+from nightshift.tasks.base.features import FeaturesTask
+from nightshift.tasks.base.ingestion import IngestionTask, LabelsTask, SimulationTask
+from nightshift.tasks.base.metrics import MetricsTask
+from nightshift.tasks.base.optimization import OptimizationTask
+from nightshift.tasks.base.profiling import ProfilingTask
+from nightshift.tasks.base.release import ReleaseTask
+from nightshift.tasks.base.scoring import ScoringTask
+from nightshift.tasks.base.serving import ExamplesTask, ServingTask
+from nightshift.tasks.base.training import TrainingTask
 
 Q = TypeVar("Q")
 
 
+class Answers(Generic[Q]):
+    """A task's class for a question: that of its module named like the attribute, or the question with its defaults."""
+
+    def __init__(self, question: type[Q]) -> None:
+        self.question = question
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, task: "Task", owner: type) -> Q:
+        module = task.kind.find_module(self.name)
+        answers: type[Q] = getattr(module, self.question.__name__, self.question)
+        if missing := sorted(getattr(answers, "__abstractmethods__", ())):
+            raise UserError(
+                f"task.kind {task.kind.name!r} does not say {', '.join(missing)} of {self.question.__name__}; add a "
+                f"module {self.name!r} with a class {self.question.__name__} to {' or '.join(task.kind.packages)}"
+            )
+        return answers()
+
+
 @dataclass(frozen=True)
 class Task:
-    """A kind of model, with the modules that steps ask.
+    """A kind of model, with its answers to the questions of each step.
 
     Attributes:
         kind: where they are.
@@ -26,85 +56,20 @@ class Task:
 
     kind: TaskKind
 
-    @property
-    def simulator(self) -> protocol.SimulationTask:
-        """Rows to begin with."""
-        return cast("protocol.SimulationTask", self.module("simulator"))
-
-    @property
-    def ingestion(self) -> protocol.IngestionTask:
-        """Which rows are good."""
-        return cast("protocol.IngestionTask", self.module("ingestion"))
-
-    @property
-    def labels(self) -> protocol.LabelsTask:
-        """What labels are, where the columns have one."""
-        return cast("protocol.LabelsTask", self.module("labels"))
-
-    @property
-    def features(self) -> protocol.FeaturesTask:
-        """What models take of events."""
-        return cast("protocol.FeaturesTask", self.module("features"))
-
-    @property
-    def training(self) -> protocol.TrainingTask:
-        """What trains and chooses a model."""
-        return cast("protocol.TrainingTask", self.module("training"))
-
-    @property
-    def profiling(self) -> protocol.ProfilingTask:
-        """The training as something that is measured."""
-        return cast("protocol.ProfilingTask", self.module("profiling"))
-
-    @property
-    def evaluation(self) -> protocol.EvaluationTask:
-        """How good a model is, and whether it may replace the champion."""
-        return cast("protocol.EvaluationTask", self.module("evaluation"))
-
-    @property
-    def optimization(self) -> protocol.OptimizationTask:
-        """On what other forms of a graph are measured."""
-        return cast("protocol.OptimizationTask", self.module("optimization"))
-
-    @property
-    def scoring(self) -> protocol.ScoringTask:
-        """How days are scored."""
-        return cast("protocol.ScoringTask", self.module("scoring"))
-
-    @property
-    def drift(self) -> protocol.DriftTask:
-        """What may have changed since a model was trained."""
-        return cast("protocol.DriftTask", self.module("drift"))
-
-    @property
-    def release(self) -> protocol.ReleaseTask:
-        """How wrong versions are."""
-        return cast("protocol.ReleaseTask", self.module("release"))
-
-    @property
-    def examples(self) -> protocol.ExamplesTask:
-        """What a server is asked."""
-        return cast("protocol.ExamplesTask", self.module("examples"))
-
-    @property
-    def metrics(self) -> protocol.MetricsTask:
-        """What metrics are called."""
-        return cast("protocol.MetricsTask", self.module("metrics"))
-
-    @property
-    def serving(self) -> base.ServingTask:
-        """What answers beside the local endpoint."""
-        return self._ask("serving", base.ServingTask)
-
-    def _ask(self, name: str, question: type[Q]) -> Q:
-        """Return the answers of the task's module to a question, or the question's defaults."""
-        module = self.kind.find_module(name)
-        answer: type[Q] = getattr(module, question.__name__, question)
-        return answer()
-
-    def module(self, name: str) -> ModuleType:
-        """Return a module; see `TaskKind.module`."""
-        return self.kind.module(name)
+    simulator = Answers(SimulationTask)
+    ingestion = Answers(IngestionTask)
+    labels = Answers(LabelsTask)
+    features = Answers(FeaturesTask)
+    training = Answers(TrainingTask)
+    profiling = Answers(ProfilingTask)
+    evaluation = Answers(EvaluationTask)
+    optimization = Answers(OptimizationTask)
+    scoring = Answers(ScoringTask)
+    drift = Answers(DriftTask)
+    release = Answers(ReleaseTask)
+    examples = Answers(ExamplesTask)
+    serving = Answers(ServingTask)
+    metrics = Answers(MetricsTask)
 
 
 def find(kind: str) -> Task:

@@ -1,6 +1,6 @@
 """What tasks have in common whose models take named inputs: rows to fit on, and rows beside a reference."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -12,13 +12,11 @@ import pandas as pd
 from nightshift import storage
 from nightshift.config import Config
 from nightshift.config.columns import Holds
-from nightshift.config.policy import DriftLimits
 from nightshift.contracts import package
 from nightshift.contracts.artifact import FoldWindow
-from nightshift.contracts.drift import SCORE, Signal
+from nightshift.contracts.drift import SCORE
 from nightshift.contracts.package import Datatype, ModelPackage, Signature, Tensor
 from nightshift.contracts.preprocessing import Inputs
-from nightshift.contracts.section import Block
 from nightshift.contracts.tables import Table
 from nightshift.data.splits import Days, describe
 from nightshift.items import bootstrap
@@ -30,13 +28,13 @@ from nightshift.stats.comparison import Floats
 from nightshift.tabular import inputs as tabular
 from nightshift.tabular.inputs import FrameScorer
 from nightshift.tabular.scaler import Matrix
-from nightshift.tasks.protocol import DriftInputs
+from nightshift.tasks.base import drift, training
 
 REFERENCE_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class InputRows:
+class InputRows(training.Sample):
     """Rows, as models take them.
 
     Attributes:
@@ -60,36 +58,22 @@ class InputRows:
 
     @property
     def window(self) -> FoldWindow:
-        """Their days, and how many there are."""
         return describe(self.rows, self.days)
 
     @property
     def signature(self) -> Signature:
-        """What every graph takes and gives."""
         return Signature.of_scores(Tensor.of_rows(Datatype.FP32, self.inputs.width))
 
     @property
     def preprocessing(self) -> Inputs:
-        """How rows become what a graph takes."""
         return self.inputs
 
     @property
-    def files(self) -> Mapping[str, bytes]:
-        """The files that a package holds beside its graphs: nothing."""
-        return {}
-
-    @property
     def constant(self) -> list[str]:
-        """The inputs that are the same in every row."""
         names = [name for name in self.inputs.columns if _is_constant(self.rows[name])]
         if names:
             log.warning("constant in all training rows, so nothing is learned from: %s", ", ".join(names))
         return names
-
-    @property
-    def unlearned_classes(self) -> list[str]:
-        """Names of classes that no row has: none."""
-        return []
 
     def reference(self, graph: bytes, config: Config) -> pd.DataFrame:
         """Return at most `REFERENCE_ROWS` of them, drawn by the task's seed.
@@ -129,8 +113,7 @@ class MeasuredRows:
         """Their days, and how many there are."""
         return describe(self.rows, self.days)
 
-    def misfit(self, _: ModelPackage, model: ModelPackage) -> str:
-        """Return why a model cannot score the rows, the end of a sentence; empty when it can."""
+    def incompatibility(self, _: ModelPackage, model: ModelPackage) -> str:
         missing = [name for name in model.inputs.columns if name not in self.rows]
         if missing:
             return f"needs input {missing[0]!r}, which the features lack now"
@@ -146,30 +129,21 @@ class MeasuredRows:
 
 
 @dataclass(frozen=True)
-class RowsBesideReference:
+class ReferenceComparison(drift.Comparison):
     """The newest rows of a table, beside a model's training rows."""
 
-    inputs: DriftInputs[Any]
-
-    @property
-    def limits(self) -> DriftLimits:
-        """Effect sizes above which something has drifted: the config's."""
-        limits: DriftLimits = self.inputs.config.drift
-        return limits
+    inputs: drift.DriftInputs[Any]
 
     @property
     def reference(self) -> pd.DataFrame:
-        """The model's inputs, `score` and blocks, of training rows."""
         rows = self.inputs.reference
         return rows[[*self.inputs.model.inputs.columns, SCORE, *noise.list_blocks(rows)]]
 
     @property
     def numeric(self) -> list[str]:
-        """The columns that are compared as numbers."""
         return [*self.inputs.model.inputs.numeric, SCORE]
 
     def batches(self, days: Iterable[date]) -> Iterator[pd.DataFrame]:
-        """Yield the days' rows in batches: the model's inputs, `label` if any, `score`, and the reference's blocks."""
         features, scores = self.inputs.features, self.inputs.scores
         labels = self.inputs.config.columns.holding(Holds.LABEL)
         blocks = noise.list_blocks(self.inputs.reference)
@@ -181,14 +155,6 @@ class RowsBesideReference:
                 now, scored = scored.iloc[: len(rows)], scored.iloc[len(rows) :]
                 assert np.array_equal(now["event_id"], rows["event_id"]), f"the scores of {day} are not of its features"
                 yield rows.assign(**{SCORE: now[SCORE].to_numpy()}).join(noise.name_blocks(rows, entities, day)[blocks])
-
-    def unlabeled_signals(self) -> Iterator[Signal]:
-        """Yield what else may have changed on the newest days: nothing."""
-        yield from ()
-
-    def examples(self) -> list[Block]:
-        """Return rows that are worth a look: none, since a number alone shows little."""
-        return []
 
 
 def require_labels(rows: pd.DataFrame, days: Days) -> pd.DataFrame:

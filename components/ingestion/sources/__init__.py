@@ -66,7 +66,7 @@ def _open(data: str, config: Config, digests: Digests, landing: str) -> EventSou
 
 
 def _require_simulated(config: Config) -> None:
-    columns, simulated = config.columns, tasks.find(config.task.kind).simulator.COLUMNS
+    columns, simulated = config.columns, tasks.find(config.task.kind).simulator.columns
     for name in columns.names:
         if name not in simulated:
             raise UserError(

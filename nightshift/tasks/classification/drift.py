@@ -25,8 +25,9 @@ from nightshift.runtime.errors import UserError
 from nightshift.stats import embeddings
 from nightshift.stats.embeddings import EffectSize, Floats
 from nightshift.stats.shift import BINS, find_chance_limits
+from nightshift.tasks.base import drift as base
+from nightshift.tasks.base.drift import DriftInputs
 from nightshift.tasks.classification import descriptors, kinds, unusual
-from nightshift.tasks.protocol import DriftInputs
 
 PREDICTED = "predicted"
 LOSS, SHARE = "accuracy lost", "share of the rows"  # units of signals
@@ -61,46 +62,39 @@ class DueItems:
 
 
 @dataclass(frozen=True)
-class ItemComparison:
+class ItemComparison(base.Comparison):
     """The newest images or texts, beside rows that a model had not seen when it was fitted."""
 
     inputs: DriftInputs[ClassConfig]
 
     @cached_property
     def limits(self) -> ClassDriftLimits:
-        """Effect sizes above which something has drifted, and that few rows do not exceed by chance."""
         inputs = self.inputs
         rows = sum(inputs.features.partition(day).rows for day in inputs.days.newest)
         return beyond_chance(inputs.config.drift, self.reference, rows)
 
     @property
     def reference(self) -> pd.DataFrame:
-        """What drift compares, of the days before the training."""
         return self.inputs.reference[columns(self.inputs.model)]
 
     @property
     def numeric(self) -> list[str]:
-        """The columns that are compared as numbers."""
         return numeric(self.inputs.model)
 
     def batches(self, days: Iterable[date]) -> Iterator[pd.DataFrame]:
-        """Yield a day's rows each: what is known of them and what they were taken for."""
         for day in days:
             yield storage.read_frame(self.inputs.scores.partition(day).uri, columns(self.inputs.model))
 
     def unlabeled_signals(self) -> Iterator[Signal]:
-        """Yield how far the network's view of the newest days lies from its view of the reference."""
         yield from compare_embeddings(self.inputs, self.limits)
 
     def labeled_signals(self) -> Iterator[Signal]:
-        """Yield what the labels say that are due."""
         if any(self._due.unlearned.values()):
             yield count_unlearned(self._due, self.limits)
         if self.inputs.promise is not None:
             yield performance(self._due, self.inputs.promise, self.limits)
 
     def examples(self) -> list[Block]:
-        """Return the newest day's least and most usual rows, nothing of too few."""
         inputs, columns = self.inputs, ["event_id", PREDICTED, package.EMBEDDING]
         rows = storage.read_frame(inputs.scores.partition(inputs.day).uri, columns).dropna(subset=package.EMBEDDING)
         before, now = (stack(frame[package.EMBEDDING]) for frame in (inputs.reference, rows))
@@ -126,15 +120,13 @@ class ItemComparison:
         return int(labeled.sum()), int((known["label"] == scored[PREDICTED])[labeled].sum()), *unlearned
 
 
-def comparison(inputs: DriftInputs[ClassConfig]) -> ItemComparison:
-    """Return the comparison of the newest images or texts.
+class DriftTask(base.DriftTask):
+    """Accuracy, embeddings and unlearned classes."""
 
-    Raises:
-        UserError: when the model's sample is too old to be compared with.
-    """
-    if inputs.model.lineage.reference is None:
-        raise UserError("the model's sample has no embeddings, which drift compares; train again: nightshift run")
-    return ItemComparison(inputs)
+    def comparison(self, inputs: DriftInputs[ClassConfig]) -> ItemComparison:
+        if inputs.model.lineage.reference is None:
+            raise UserError("the model's sample has no embeddings, which drift compares; train again: nightshift run")
+        return ItemComparison(inputs)
 
 
 def stack(embedded: pd.Series) -> Floats:

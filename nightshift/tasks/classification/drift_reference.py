@@ -46,7 +46,7 @@ def reference(rows: pd.DataFrame, items: ItemTable, preprocessing: ClassPreproce
     return rows[KEYS].reset_index(drop=True).join(described)
 
 
-def unseen(rows: pd.DataFrame, plan: Plan, seen: pd.DataFrame, seed: int) -> pd.DataFrame:
+def draw_holdout(rows: pd.DataFrame, plan: Plan, seen: pd.DataFrame, seed: int) -> pd.DataFrame:
     """Return at most `REFERENCE` rows of `plan.before` that a network was not fitted on, drawn by a seed.
 
     Args:
@@ -58,10 +58,10 @@ def unseen(rows: pd.DataFrame, plan: Plan, seen: pd.DataFrame, seed: int) -> pd.
     Raises:
         UserError: when there are none.
     """
-    unseen = apart(rows_of(rows, plan.before), seen)
-    if unseen.empty:
+    holdout = apart(rows_of(rows, plan.before), seen)
+    if holdout.empty:
         raise UserError(
             f"{plan.before}: no rows are left for drift to compare with, that share neither group nor content with "
             "the training days; check columns.group, or choose another --date"
         )
-    return unseen.iloc[np.sort(np.random.default_rng(seed).permutation(len(unseen))[:REFERENCE])]
+    return holdout.iloc[np.sort(np.random.default_rng(seed).permutation(len(holdout))[:REFERENCE])]

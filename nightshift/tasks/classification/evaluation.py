@@ -15,15 +15,16 @@ from nightshift.items.metrics import Scores
 from nightshift.items.scorer import ClassScorer
 from nightshift.items.shards import Array, ItemTable
 from nightshift.tasks import visuals
+from nightshift.tasks.base import evaluation as base
+from nightshift.tasks.base.evaluation import EvaluationReport
 from nightshift.tasks.classification import judging, kinds, model_card, quality
 from nightshift.tasks.classification.judging import ItemContender, ItemTrial, LabeledItems
 from nightshift.tasks.classification.mistakes import Answers
 from nightshift.tasks.classification.slices import slices
-from nightshift.tasks.protocol import EvaluationReport
 
 
 @dataclass(frozen=True)
-class ItemsUnderTest:
+class ItemsUnderTest(base.RowsUnderTest[ItemContender]):
     """The test rows.
 
     Attributes:
@@ -45,11 +46,9 @@ class ItemsUnderTest:
         return f"{len(self.rows)} test rows of {self.days}, {self.left_out} left out"
 
     def measure(self, uri: str, model: ModelPackage, candidate: str, version: int = 0) -> ItemContender:
-        """Measure a candidate of the model at a URI."""
         return judging.measure(self._labeled_rows, self._scores(uri, model, candidate), model, version)
 
-    def misfit(self, ours: ModelPackage, model: ModelPackage) -> str:
-        """Return why a model cannot score the rows as ours does, the end of a sentence; empty when it can."""
+    def incompatibility(self, ours: ModelPackage, model: ModelPackage) -> str:
         fits = (model.signature, model.preprocessing) == (ours.signature, ours.preprocessing)
         return "" if fits else "takes other inputs, or tells other classes apart"
 
@@ -61,7 +60,6 @@ class ItemsUnderTest:
         champion: ItemContender | str,
         reference: ItemContender | None,
     ) -> EvaluationReport:
-        """Judge a model and describe it."""
         challenger, scores = candidates[model.selected], self._scores(uri, model, model.selected)
         judged = judging.judge(challenger, champion, self.config, reference)
         window = splits.describe(self.rows, self.days)
@@ -91,15 +89,12 @@ class ItemsUnderTest:
         return self._scored[uri, candidate]
 
 
-def rows(config: ClassConfig, features: Table, fold: Fold, model: ModelPackage) -> ItemsUnderTest:
-    """Return the test rows of a fold that have nothing in common with its training rows.
+class EvaluationTask(base.EvaluationTask):
+    """The test rows that have nothing in common with the training rows."""
 
-    Raises:
-        UserError: when there are none, one has no label although it is due, or the features are of other pixels or
-            tokens than the model takes.
-    """
-    shards.check(features, model.classes)
-    items = ItemTable.read(features, Days(fold.train.first, fold.test.last))
-    unseen = items.unseen(fold)
-    left_out = len(splits.rows_of(items.rows, fold.test)) - len(unseen)
-    return ItemsUnderTest(config, fold.test, left_out, unseen, items.inputs(unseen))
+    def rows(self, config: ClassConfig, features: Table, fold: Fold, model: ModelPackage) -> ItemsUnderTest:
+        shards.check(features, model.classes)
+        items = ItemTable.read(features, Days(fold.train.first, fold.test.last))
+        holdout = items.holdout(fold)
+        left_out = len(splits.rows_of(items.rows, fold.test)) - len(holdout)
+        return ItemsUnderTest(config, fold.test, left_out, holdout, items.inputs(holdout))

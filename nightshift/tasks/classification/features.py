@@ -24,9 +24,10 @@ from nightshift.contracts import tables
 from nightshift.items import shards
 from nightshift.items.shards import Array
 from nightshift.runtime.step import log
+from nightshift.tasks.base import features as base
+from nightshift.tasks.base.features import FeatureDetails, FeatureSetup
 from nightshift.tasks.classification import kinds
 from nightshift.tasks.classification.kinds import View
-from nightshift.tasks.protocol import FeatureDetails, FeatureSetup
 
 CHUNK = 64  # rows that a process takes at once
 READ = 1024  # rows whose content is in memory
@@ -52,33 +53,28 @@ class ShardJob:
 
 
 @dataclass(frozen=True)
-class ShardFeatures:
+class ShardFeatures(base.DailyFeatures):
     """What networks see, by day."""
 
     job: ShardJob
 
     def uri(self, day: date) -> str:
-        """Return where a day's partition lies."""
         return self.job.uri(day)
 
     def write(self, missing: dict[date, str]) -> dict[date, tables.Partition]:
-        """Make and write the missing days."""
         return write(self.job, missing)
 
     def details(self, _: list[tables.Partition]) -> FeatureDetails:
-        """Describe the table: what a model of it sees."""
         task = self.job.config.task
         return FeatureDetails({"seen": kinds.candidates(task.kind).preprocessing(task).feature_settings})
 
 
-def features(setup: FeatureSetup[ClassConfig]) -> ShardFeatures:
-    """Return what makes shards of the contents of rows.
+class FeaturesTask(base.FeaturesTask):
+    """A shard of pixels or tokens a day."""
 
-    Raises:
-        UserError: when a tokenizer cannot be read.
-    """
-    task = setup.config.task
-    return ShardFeatures(ShardJob(setup.config, kinds.views(task.kind).view(task), setup.lake, setup.events))
+    def features(self, setup: FeatureSetup[ClassConfig]) -> ShardFeatures:
+        task = setup.config.task
+        return ShardFeatures(ShardJob(setup.config, kinds.views(task.kind).view(task), setup.lake, setup.events))
 
 
 def write(job: ShardJob, missing: dict[date, str]) -> dict[date, tables.Partition]:

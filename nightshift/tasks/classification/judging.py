@@ -13,7 +13,8 @@ from nightshift.contracts.verdict import Measure, Verdict
 from nightshift.items import bootstrap, metrics
 from nightshift.items.metrics import BINS, ClassMetrics, Labels, Scores
 from nightshift.tasks import trials
-from nightshift.tasks.classification.metrics import LOWER_IS_BETTER
+from nightshift.tasks.classification.metrics import ACCURACY, METRICS
+from nightshift.tasks.metric_reports import list_measures
 from nightshift.tasks.trials import Contender, Gate, Trial
 
 MIN_GROUPS = 20  # of the test rows, needed to decide: the intervals come from drawing groups
@@ -200,18 +201,12 @@ def _below_floors(challenger: ItemContender, config: ClassConfig) -> Iterator[st
 
 
 def _measures(challenger: ItemContender, config: ClassConfig) -> Iterator[Measure]:
-    limits, sure = config.evaluation, challenger.estimates()
+    limits = config.evaluation
     yield Measure(name="test_rows", value=int(challenger.counts.sum()), limit=limits.min_rows)
     yield Measure(name="test_groups", value=challenger.groups, limit=MIN_GROUPS)
     unlearned = sum(challenger.unlearned_rows.values())
     yield Measure(name="unlearned_class_rows", value=unlearned, higher_is_better=False)
-    for name, value in challenger.figures.items():
-        interval_estimate, limit = sure.get(name), limits.min_accuracy if name == "accuracy" else None
-        interval, better = (
-            interval_estimate and (interval_estimate.low, interval_estimate.high),
-            name not in LOWER_IS_BETTER,
-        )
-        if value is not None:
-            yield Measure(name=name, value=value, limit=limit, interval=interval, higher_is_better=better)
+    known = [metric for metric in METRICS if challenger.figures[metric.name] is not None]
+    yield from list_measures(challenger, known, {ACCURACY.name: limits.min_accuracy})
     if weakest := challenger.weakest(limits.min_class_rows):
         yield Measure(name="lowest_class_recall", value=weakest[1], limit=limits.min_class_recall)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from nightshift import tasks
+from nightshift import kinds
 from nightshift.contracts.package import ModelPackage, Signature
 from nightshift.contracts.preprocessing import ClassPreprocessing
 
@@ -107,19 +107,19 @@ class Descriptors(Protocol):
 
 def candidates(kind: str) -> Candidates:
     """Return what can be fitted to a task's contents."""
-    return cast("Candidates", tasks.find(kind).module("candidates"))
+    return cast("Candidates", kinds.find(kind).module("candidates"))
 
 
 def views(kind: str) -> Views:
     """Return what networks see of a task's contents."""
-    return cast("Views", tasks.find(kind).module("views"))
+    return cast("Views", kinds.find(kind).module("views"))
 
 
 def display(kind: str) -> Display:
     """Return how a report shows a task's contents."""
-    return cast("Display", tasks.find(kind).module("display"))
+    return cast("Display", kinds.find(kind).module("display"))
 
 
 def descriptors(kind: str) -> Descriptors:
     """Return what can be said of a task's contents without a model."""
-    return cast("Descriptors", tasks.find(kind).module("descriptors"))
+    return cast("Descriptors", kinds.find(kind).module("descriptors"))

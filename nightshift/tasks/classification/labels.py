@@ -5,20 +5,16 @@ import pandera.pandas as pa
 
 from nightshift.config.classes import ClassConfig
 from nightshift.tasks import columns
-
-KIND = columns.CLASS
-
-
-def schema(config: ClassConfig, nullable: bool) -> pa.Column:
-    """Return what labels of good rows have to be."""
-    return pa.Column("string", pa.Check.isin(config.task.classes), nullable=nullable)
+from nightshift.tasks.base import ingestion as base
 
 
-def read(column: pd.Series, config: ClassConfig) -> pd.Series:
-    """Return labels as the config spells them, null where one is none of its classes."""
-    return columns.classes(column, config.task.classes)
+class LabelsTask(base.LabelsTask):
+    """Names of classes."""
 
+    kind = columns.CLASS
 
-def names(labels: pd.Series) -> pd.Series:
-    """Return what rows are counted as: their classes."""
-    return labels
+    def schema(self, config: ClassConfig, nullable: bool) -> pa.Column:
+        return pa.Column("string", pa.Check.isin(config.task.classes), nullable=nullable)
+
+    def read(self, column: pd.Series, config: ClassConfig) -> pd.Series:
+        return columns.classes(column, config.task.classes)

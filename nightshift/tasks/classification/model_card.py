@@ -4,8 +4,9 @@ from collections.abc import Iterable
 
 from nightshift.contracts.evaluation import ClassEvaluation
 from nightshift.tasks.classification.judging import ItemTrial
-from nightshift.tasks.classification.quality import metric_titles
+from nightshift.tasks.classification.quality import list_shown_metrics
 from nightshift.tasks.markdown import code, items, line, page, strong, table
+from nightshift.tasks.metric_reports import render_metrics
 from nightshift.tasks.model_cards import NOTHING, identity
 
 
@@ -37,14 +38,8 @@ def _data(trial: ItemTrial) -> list[str]:
 
 
 def _metrics(trial: ItemTrial) -> list[str]:
-    titles = metric_titles(trial)
-    cells = []
-    for name, candidate in trial.candidates.items():
-        estimates = candidate.estimates()
-        figures = [str(estimates[key]) if key in estimates else _number(candidate.figures[key]) for key in titles]
-        cells.append((strong(name) if name == trial.model.selected else name, *figures))
     note = "In brackets: 95 % intervals from a bootstrap of the test rows by group."
-    return [*table(("Candidate", *titles.values()), cells), "", note]
+    return [*render_metrics(trial, list_shown_metrics(trial)), "", note]
 
 
 def _classes(figures: ClassEvaluation) -> list[str]:

@@ -16,58 +16,47 @@ from nightshift.items.shards import ItemTable
 from nightshift.models.neural.configured import ConfiguredNetwork
 from nightshift.models.tensors import Tensors, by_name, row_count
 from nightshift.runtime.errors import UserError
+from nightshift.tasks.base import profiling as base
+from nightshift.tasks.base.training import TrainingSetup
 from nightshift.tasks.classification import kinds
 from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.fitting import Fitted
-from nightshift.tasks.protocol import TrainingSetup
 
 STEPS = 10  # of the trace
 
 
 @dataclass(frozen=True)
-class ItemFit:
+class ItemFit(base.ProfiledFit):
     """A candidate.
 
     Attributes:
-        name: of the candidate.
         setting: task and device, those of the training.
         items: the training days.
         rows: the training rows.
     """
 
-    batch: ClassVar = 256
-    name: str
+    batch_size: ClassVar = 256
     setting: Setting[ClassTaskConfig]
     items: ItemTable
     rows: pd.DataFrame
 
     @property
     def is_network(self) -> bool:
-        """Whether it is trained in steps."""
         return self._candidates.is_network(self.setting.task, self.name)
 
     @property
-    def kind(self) -> str:
-        """The recipe."""
-        return self._candidate.kind
-
-    @property
     def device(self) -> str:
-        """Where it is trained."""
         return self.setting.device
 
     @cached_property
     def inputs(self) -> Tensors:
-        """What networks see of the training rows."""
         return by_name(self.items.inputs(self.rows))
 
     def fit(self) -> Fitted:
-        """Fit it, as the training does."""
         return self._candidates.fit(self.setting, self.name, self.items, self.rows)
 
     def brief(self) -> Callable[[], Fitted]:
-        """Return the first steps of a network's fit; the whole fit of another candidate."""
         if not self.is_network:
             return self.fit
         parameters = {**self._candidate.parameters, "epochs": 1}
@@ -85,28 +74,28 @@ class ItemFit:
         return kinds.candidates(self.setting.task.kind)
 
 
-def selected_fit(
-    setup: TrainingSetup[ClassConfig], model: ModelPackage, phase: Callable[[PhaseName], AbstractContextManager[None]]
-) -> ItemFit:
-    """Return the fit of a model's selected candidate, with the parameters of the config, on the training rows."""
-    with phase(PhaseName.READ):
-        items = ItemTable.read(setup.features, setup.plan.test.train)
-    fit = ItemFit(model.selected, Setting(setup.config.task, setup.device), items, items.rows)
-    with phase(PhaseName.MATRIX):
-        assert row_count(fit.inputs) == len(items.rows)
-    return fit
+class ProfilingTask(base.ProfilingTask):
+    """The fit of a candidate with the parameters of the config."""
 
+    def selected_fit(
+        self,
+        setup: TrainingSetup[ClassConfig],
+        model: ModelPackage,
+        phase: Callable[[PhaseName], AbstractContextManager[None]],
+    ) -> ItemFit:
+        name, task = model.selected, setup.config.task
+        with phase(PhaseName.READ):
+            items = ItemTable.read(setup.features, setup.plan.test.train)
+        fit = ItemFit(name, task.candidates[name].kind, Setting(task, setup.device), items, items.rows)
+        with phase(PhaseName.MATRIX):
+            assert row_count(fit.inputs) == len(items.rows)
+        return fit
 
-def network(config: ClassConfig, name: str, _: int | None) -> ConfiguredNetwork:
-    """Return a network among the candidates of a config.
-
-    Raises:
-        UserError: when its recipe refuses a parameter, or nothing of it is trained.
-    """
-    task = config.task
-    candidates = kinds.candidates(task.kind)
-    if not candidates.is_network(task, name):
-        raise UserError(f"task.candidates.{name}: its network is frozen, so there is no training to make faster")
-    recipe = candidates.recipe(task, name)
-    shape = {key: value for key, value in vars(recipe).items() if isinstance(value, int)}
-    return ConfiguredNetwork(task.candidates[name].kind, shape, recipe.fit.model_dump(mode="json"))
+    def network(self, config: ClassConfig, name: str, inputs: int | None) -> ConfiguredNetwork:
+        task = config.task
+        candidates = kinds.candidates(task.kind)
+        if not candidates.is_network(task, name):
+            raise UserError(f"task.candidates.{name}: its network is frozen, so there is no training to make faster")
+        recipe = candidates.recipe(task, name)
+        shape = {key: value for key, value in vars(recipe).items() if isinstance(value, int)}
+        return ConfiguredNetwork(task.candidates[name].kind, shape, recipe.fit.model_dump(mode="json"))

@@ -1,29 +1,29 @@
 """What the evaluation shows where a task has classes: metrics with intervals, each class, what is taken for what."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from nightshift.contracts import evaluation as contract
-from nightshift.contracts.section import Axis, Block, Chart, Estimate, Fact, Row, Series, TableBlock, TableColumn, Text
-from nightshift.tasks.classification.judging import ItemContender, ItemTrial
-from nightshift.tasks.classification.metrics import TITLES
+from nightshift.contracts.section import Axis, Block, Chart, Fact, Row, Series, TableBlock, TableColumn, Text
+from nightshift.tasks.base.metrics import Metric
+from nightshift.tasks.classification.judging import ItemTrial
+from nightshift.tasks.classification.metrics import ACCURACY, METRICS
+from nightshift.tasks.metric_reports import describe_highlight, tabulate_metrics
 
 CONFUSED = 10
 SHARES = [0, 0.2, 0.4, 0.6, 0.8, 1]
 
 
-def metric_titles(trial: ItemTrial) -> dict[str, str]:
-    """Return the metrics that have a meaning with so many classes -> their titles."""
+def list_shown_metrics(trial: ItemTrial) -> list[Metric]:
+    """Return the metrics that have a meaning with so many classes."""
     figures = trial.challenger.figures
-    return {name: title for name, title in TITLES.items() if name != "top_5_accuracy" or figures[name] is not None}
+    return [metric for metric in METRICS if metric.name != "top_5_accuracy" or figures[metric.name] is not None]
 
 
 def highlights(trial: ItemTrial) -> Iterator[Fact]:
     """Yield what a reader sees first."""
-    sure, rival = trial.challenger.estimates(), trial.rival
-    for name, interval in sure.items():
-        theirs = f", champion {rival.value(name):.3f}" if rival else ""
-        value = Estimate(value=interval.value, low=interval.low, high=interval.high)
-        yield Fact(label=TITLES[name], value=value, format="score", note=f"{trial.model.selected}{theirs}")
+    for metric in METRICS:
+        if metric.resample:
+            yield describe_highlight(trial, metric)
     if weakest := trial.challenger.weakest(trial.config.evaluation.min_class_rows):
         name = trial.config.task.classes[weakest[0]]
         yield Fact(label="Lowest recall of a class", value=weakest[1], format="score", note=name)
@@ -33,7 +33,7 @@ def highlights(trial: ItemTrial) -> Iterator[Fact]:
 
 def blocks(trial: ItemTrial, figures: contract.ClassEvaluation) -> Iterator[Block]:
     """Yield all the rest: metrics, each class, slices, what is taken for what."""
-    yield _metrics(trial)
+    yield tabulate_metrics(trial, list_shown_metrics(trial), ACCURACY)
     yield Text(sentences=list(_explanations(trial)), is_fine_print=True)
     yield _classes(trial, figures)
     yield _slices(figures)
@@ -44,30 +44,9 @@ def blocks(trial: ItemTrial, figures: contract.ClassEvaluation) -> Iterator[Bloc
 
 def _explanations(trial: ItemTrial) -> Iterator[str]:
     yield "Brackets: 95 % intervals, from a bootstrap of the test rows by group."
-    if "top_5_accuracy" in metric_titles(trial):
+    if any(metric.name == "top_5_accuracy" for metric in list_shown_metrics(trial)):
         yield "Top 5: the class is among the five most probable ones."
     yield "Macro F1 and ROC AUC are means over classes; calibration error is the gap between confidence and accuracy."
-
-
-def _metrics(trial: ItemTrial) -> TableBlock:
-    titles = metric_titles(trial)
-    columns = [TableColumn(title="Candidate"), *(TableColumn(title=title, format="score") for title in titles.values())]
-    ranked = sorted(trial.candidates.items(), key=lambda item: -item[1].metrics["accuracy"])
-    rows = [_row(name, candidate, titles, name == trial.model.selected) for name, candidate in ranked]
-    if trial.rival:
-        rows.append(_row(f"champion, version {trial.rival.version}", trial.rival, titles, is_selected=False))
-    return TableBlock(title="Metrics on the test days", columns=columns, rows=rows, is_key=True)
-
-
-def _row(name: str, contender: ItemContender, metrics: Iterable[str], is_selected: bool) -> Row:
-    sure = contender.estimates()
-    values = [
-        Estimate(value=sure[key].value, low=sure[key].low, high=sure[key].high)
-        if key in sure
-        else contender.figures[key]
-        for key in metrics
-    ]
-    return Row(cells=[name, *values], tag="selected" if is_selected else "", tone="good" if is_selected else "neutral")
 
 
 def _classes(trial: ItemTrial, figures: contract.ClassEvaluation) -> TableBlock:

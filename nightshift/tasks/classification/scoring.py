@@ -12,29 +12,29 @@ from nightshift.contracts.tables import Partition, Table
 from nightshift.items import shards
 from nightshift.items.scorer import ClassScorer
 from nightshift.models.graph import Graph
+from nightshift.tasks.base import scoring as base
 from nightshift.tasks.classification import drift_reference
 
 
 @dataclass(frozen=True)
-class ItemScorer:
+class ItemScorer(base.DayScorer):
     """A model of images or texts, and its graph."""
 
     model: ModelPackage
     graph: Graph
 
     def batches(self, features: Table, day: date) -> Iterator[pd.DataFrame]:
-        """Yield a day's scores in one batch: `KEYS` and what drift compares, see `drift_reference`."""
         part = features.partition(day)
         shards.check(features, self.model.classes)
         rows, inputs = storage.read_frame(part.uri, drift_reference.KEYS), shards.map_shard(part)
         yield rows.join(drift_reference.describe(inputs, self.model.classes, self.graph))
 
 
-def scorer(uri: str, model: ModelPackage) -> ItemScorer:
-    """Open the selected candidate of the model at a URI."""
-    return ItemScorer(model, ClassScorer(uri, model).graph)
+class ScoringTask(base.ScoringTask):
+    """A probability a class."""
 
+    def scorer(self, uri: str, model: ModelPackage) -> ItemScorer:
+        return ItemScorer(model, ClassScorer(uri, model).graph)
 
-def identify(scores: pd.DataFrame, features: Partition) -> pd.DataFrame:
-    """Return the scores with `content`, by which images and texts are known."""
-    return scores.assign(content=storage.read_frame(features.uri, ["content"])["content"])
+    def identify(self, scores: pd.DataFrame, features: Partition) -> pd.DataFrame:
+        return scores.assign(content=storage.read_frame(features.uri, ["content"])["content"])

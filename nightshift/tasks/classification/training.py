@@ -19,11 +19,12 @@ from nightshift.items.metrics import Labels, evaluate
 from nightshift.items.shards import Array, ItemTable, labels
 from nightshift.models.graph import Graph
 from nightshift.runtime.errors import UserError
+from nightshift.tasks.base import training as base
+from nightshift.tasks.base.training import CandidateMetrics, TrainingSetup
 from nightshift.tasks.classification import drift_reference, kinds
 from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.classification.networks import Scores, Setting
 from nightshift.tasks.fitting import Fitted
-from nightshift.tasks.protocol import CandidateMetrics, TrainingSetup
 
 log = logging.getLogger("nightshift")
 
@@ -32,7 +33,7 @@ TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
-class ItemSample:
+class ItemSample(base.Sample):
     """Labeled training rows.
 
     Attributes:
@@ -49,50 +50,36 @@ class ItemSample:
 
     @property
     def window(self) -> FoldWindow:
-        """Their days, and how many there are."""
         return describe(self.rows, self.days)
 
     @property
     def signature(self) -> Signature:
-        """What every graph takes and gives."""
         return self._candidates.signature(self.setting.task)
 
     @cached_property
     def preprocessing(self) -> Preprocessing:
-        """How rows become what a graph takes."""
         return self._candidates.preprocessing(self.setting.task)
 
     @property
     def files(self) -> Mapping[str, bytes]:
-        """What a package holds beside its graphs: a tokenizer, where there is one."""
         return self._candidates.files(self.setting.task)
 
     @property
-    def constant(self) -> list[str]:
-        """Inputs that are the same in every row: none that has a name."""
-        return []
-
-    @property
     def unlearned_classes(self) -> list[str]:
-        """The classes that no row has."""
         return unlearned_classes(self.rows, self.setting.task.classes, self.days)
 
     @property
     def tolerance(self) -> float:
-        """By how much the scores of a candidate's graph may differ from the library's."""
         return TOLERANCE
 
     def check(self) -> None:
-        """Have each recipe refuse what it does not know."""
         for name in self.setting.task.candidates:
             self._candidates.is_network(self.setting.task, name)
 
     def fit(self, name: str) -> Fitted:
-        """Fit one candidate of the config."""
         return self._candidates.fit(self.setting, name, self.items, self.rows)
 
-    def gap(self, fitted: Fitted) -> float:
-        """Return by how much a graph's scores differ from the library's, on some of the rows."""
+    def export_error(self, fitted: Fitted) -> float:
         sample = self.items.inputs(self.rows.iloc[:: -(-len(self.rows) // CHECKED)])
         return float(np.abs(score_graph(fitted.graph, sample) - fitted.predict(sample)).max())
 
@@ -102,28 +89,33 @@ class ItemSample:
 
 
 @dataclass(frozen=True)
-class UnseenItems:
+class ItemHoldout(base.Holdout):
     """Labeled rows that no candidate was fitted on.
 
     Attributes:
-        window: their days, and how many there are.
+        rows: who they are.
+        days: on which they lie.
         labels: numbers of classes, (n,).
         inputs: what a graph takes of them, (n, ...).
     """
 
-    window: FoldWindow
+    rows: pd.DataFrame
+    days: Days
     labels: Labels
     inputs: Array
 
+    @property
+    def window(self) -> FoldWindow:
+        return describe(self.rows, self.days)
+
     def measure(self, graph: bytes) -> CandidateMetrics:
-        """Measure a candidate, which decides on the class with the highest score."""
         return CandidateMetrics(
             {**evaluate(self.labels, score_graph(graph, self.inputs))}, DecisionRule(threshold=None)
         )
 
 
 @dataclass(frozen=True)
-class ItemRows:
+class ItemRows(base.TrainingRows[ItemSample]):
     """The rows of a training.
 
     Attributes:
@@ -137,40 +129,33 @@ class ItemRows:
     items: ItemTable
 
     def sample(self, fold: Fold) -> ItemSample:
-        """Return the training rows of a fold."""
         return ItemSample(self.setting, self.items, self.items.training_rows(fold), fold.train)
 
-    def unseen(self, fold: Fold, _: ItemSample) -> UnseenItems:
-        """Return the test rows of a fold."""
-        rows = self.items.unseen(fold)
-        return UnseenItems(describe(rows, fold.test), labels(rows, self.setting.task.classes), self.items.inputs(rows))
+    def holdout(self, fold: Fold, _: ItemSample) -> ItemHoldout:
+        rows = self.items.holdout(fold)
+        return ItemHoldout(rows, fold.test, labels(rows, self.setting.task.classes), self.items.inputs(rows))
 
     def reference(self, sample: ItemSample, graph: bytes) -> tuple[pd.DataFrame, Window]:
-        """Return rows of the days before the training that no network was fitted on; see `drift_reference`."""
-        unseen = drift_reference.unseen(self.items.rows, self.plan, sample.rows, self.setting.task.seed)
+        holdout = drift_reference.draw_holdout(self.items.rows, self.plan, sample.rows, self.setting.task.seed)
         frame, days = (
-            drift_reference.reference(unseen, self.items, sample.preprocessing, Graph(graph)),
+            drift_reference.reference(holdout, self.items, sample.preprocessing, Graph(graph)),
             self.plan.before,
         )
         return frame, Window(first=days.first, last=days.last, rows=len(frame))
 
 
-def rows(setup: TrainingSetup[ClassConfig]) -> ItemRows:
-    """Read the rows of a training.
+class TrainingTask(base.TrainingTask):
+    """Models that tell classes apart."""
 
-    Raises:
-        UserError: when the features were made for other pixels or tokens.
-    """
-    task, plan = setup.config.task, setup.plan
-    shards.check(setup.features, kinds.candidates(task.kind).preprocessing(task))
-    items = ItemTable.read(setup.features, Days(plan.validation.train.first, plan.test.train.last))
-    return ItemRows(Setting(task, setup.device, setup.checkpoints), plan, items)
+    def rows(self, setup: TrainingSetup[ClassConfig]) -> ItemRows:
+        task, plan = setup.config.task, setup.plan
+        shards.check(setup.features, kinds.candidates(task.kind).preprocessing(task))
+        items = ItemTable.read(setup.features, Days(plan.validation.train.first, plan.test.train.last))
+        return ItemRows(Setting(task, setup.device, setup.checkpoints), plan, items)
 
-
-def networks(task: ClassTaskConfig) -> Mapping[str, ConfigSection]:
-    """Return the candidates that several processes train together."""
-    candidates = kinds.candidates(task.kind)
-    return {name: candidate for name, candidate in task.candidates.items() if candidates.is_network(task, name)}
+    def networks(self, task: ClassTaskConfig) -> Mapping[str, ConfigSection]:
+        candidates = kinds.candidates(task.kind)
+        return {name: candidate for name, candidate in task.candidates.items() if candidates.is_network(task, name)}
 
 
 def unlearned_classes(rows: pd.DataFrame, classes: list[str], days: Days) -> list[str]:

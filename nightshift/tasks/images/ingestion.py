@@ -9,26 +9,25 @@ import PIL
 from nightshift.config.images import ImageConfig, ImageTaskConfig
 from nightshift.items import images
 from nightshift.items.images import UnusableError
+from nightshift.tasks.base import ingestion as base
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def faults(typed: "pd.DataFrame", config: ImageConfig) -> "pd.Series":
-    """Return for each row the rule that rejects its content, or null."""
-    return find_faults(typed["image"], config.task)
+class IngestionTask(base.IngestionTask):
+    """The rules for image files."""
 
+    def faults(self, typed: "pd.DataFrame", config: ImageConfig) -> "pd.Series":
+        return find_faults(typed["image"], config.task)
 
-def near_duplicates(contents: "pd.Series", config: ImageConfig) -> npt.NDArray[np.bool_]:
-    """Return which of a day's good images are nearly an earlier one, (n,); none where the config does not ask."""
-    task = config.task
-    return np.zeros(len(contents), bool) if task.near_duplicates is None else find_repeats(contents, task)
+    def near_duplicates(self, contents: "pd.Series", config: ImageConfig) -> npt.NDArray[np.bool_]:
+        task = config.task
+        return np.zeros(len(contents), bool) if task.near_duplicates is None else find_repeats(contents, task)
 
-
-def rules(config: ImageConfig) -> dict[str, object]:
-    """Return what decides which rows are good, beside columns and zone, and who decodes images."""
-    names = {"classes", "min_side", "max_pixels", "max_characters", "near_duplicates"}
-    return config.task.model_dump(include=names) | {"pillow": PIL.__version__}
+    def rules(self, config: ImageConfig) -> dict[str, object]:
+        names = {"classes", "min_side", "max_pixels", "max_characters", "near_duplicates"}
+        return config.task.model_dump(include=names) | {"pillow": PIL.__version__}
 
 
 def find_faults(contents: "pd.Series", task: ImageTaskConfig) -> "pd.Series":

@@ -15,6 +15,7 @@ import pandas as pd
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter
 
 from nightshift.config.images import ImageSimulator
+from nightshift.tasks.base import ingestion as base
 
 # the purpose of a stream of random numbers
 DRAWN, TIMES, CORRUPTION, NEW, ORDER = range(5)
@@ -25,36 +26,29 @@ QUALITY = 95  # of JPEG
 SHAPES = ("circle", "cross", "square", "triangle")
 UNSEEN = "star"
 LARGE = 100_000  # pixels of a side
-COLUMNS: tuple[str, ...] = ("image_id", "time", "image", "label")
 
 
-def day(config: ImageSimulator, on: date, labels_due: date | None = None) -> pd.DataFrame:
-    """Make one day's images, in order of time.
+class SimulationTask(base.SimulationTask):
+    """Drawn shapes or handwritten digits."""
 
-    Args:
-        config: how many, which, and what is to drift.
-        on: the UTC day.
-        labels_due: last day whose labels should have arrived; the labels of later days are null. None: all have.
+    columns = ("image_id", "time", "image", "label")
 
-    Returns:
-        image_id int64 (unique across days), time datetime64[us] (UTC), image (the bytes of a JPEG file), label (text,
-        nullable). Corrupted days hold times as text.
-    """
-    drawn, labels = _digits(config, on) if config.digits else _shapes(config, on)
-    if config.drifts(on):
-        drawn, labels = _drift(config, on, drawn, labels)
-    seconds = np.sort(_rng(config, TIMES, on).integers(0, DAY, len(drawn)))
-    frame = pd.DataFrame(
-        {
-            "image_id": on.toordinal() * IDS_A_DAY + np.arange(len(drawn)),
-            "time": np.datetime64(on, "us") + seconds.astype("timedelta64[s]"),
-            "image": pd.Series([_file(image) for image in drawn], dtype=object),
-            "label": pd.Series(labels, dtype=object),
-        }
-    )
-    if labels_due is not None and not config.labels_arrived(on, labels_due):
-        frame["label"] = pd.Series([None] * len(frame), dtype=object)
-    return _corrupt(frame, config, on) if config.corrupt_share else frame
+    def day(self, config: ImageSimulator, on: date, labels_due: date | None = None) -> pd.DataFrame:
+        drawn, labels = _digits(config, on) if config.digits else _shapes(config, on)
+        if config.drifts(on):
+            drawn, labels = _drift(config, on, drawn, labels)
+        seconds = np.sort(_rng(config, TIMES, on).integers(0, DAY, len(drawn)))
+        frame = pd.DataFrame(
+            {
+                "image_id": on.toordinal() * IDS_A_DAY + np.arange(len(drawn)),
+                "time": np.datetime64(on, "us") + seconds.astype("timedelta64[s]"),
+                "image": pd.Series([_file(image) for image in drawn], dtype=object),
+                "label": pd.Series(labels, dtype=object),
+            }
+        )
+        if labels_due is not None and not config.labels_arrived(on, labels_due):
+            frame["label"] = pd.Series([None] * len(frame), dtype=object)
+        return _corrupt(frame, config, on) if config.corrupt_share else frame
 
 
 def _rng(config: ImageSimulator, stream: int, on: date | None) -> np.random.Generator:

@@ -15,8 +15,9 @@ from nightshift.config.tabular import TabularConfig, TabularDriftLimits
 from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.data.splits import Days
 from nightshift.stats import noise, shift
-from nightshift.tasks.protocol import DriftInputs
-from nightshift.tasks.rows import RowsBesideReference
+from nightshift.tasks.base import drift as base
+from nightshift.tasks.base.drift import DriftInputs
+from nightshift.tasks.rows import ReferenceComparison
 from nightshift.tasks.tabular import overnight
 
 SCORE_BITS = 12  # of float32, dropped where scores are ranked: what differs by less than 0.05 % is a tie
@@ -40,17 +41,15 @@ class DueRows:
 
 
 @dataclass(frozen=True)
-class RowComparison(RowsBesideReference):
+class RowComparison(ReferenceComparison):
     """The newest rows of a table, beside a model's training rows."""
 
     inputs: DriftInputs[TabularConfig]
 
     def unlabeled_signals(self) -> Iterator[Signal]:
-        """Yield what has changed overnight."""
         yield from overnight.compare(self.inputs)
 
     def labeled_signals(self) -> Iterator[Signal]:
-        """Yield what the labels say that are due."""
         reference, numeric = self.inputs.reference, self.inputs.model.tabular.numeric
         limits = self.inputs.config.drift
         if self.inputs.promise is not None:
@@ -75,9 +74,11 @@ class RowComparison(RowsBesideReference):
         return ranks, pd.concat([part for part in positives if len(part)] or positives[:1], ignore_index=True)
 
 
-def comparison(inputs: DriftInputs[TabularConfig]) -> RowComparison:
-    """Return the comparison of the newest rows."""
-    return RowComparison(inputs)
+class DriftTask(base.DriftTask):
+    """Precision, the positives alone, and what has changed overnight."""
+
+    def comparison(self, inputs: DriftInputs[TabularConfig]) -> RowComparison:
+        return RowComparison(inputs)
 
 
 def rank(truth: npt.NDArray[np.int8], scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:

@@ -15,16 +15,18 @@ from nightshift.data.splits import Days, Fold, rows_of
 from nightshift.stats.comparison import Floats
 from nightshift.tabular.inputs import FrameScorer
 from nightshift.tasks import visuals
-from nightshift.tasks.protocol import EvaluationReport
+from nightshift.tasks.base import evaluation as base
+from nightshift.tasks.base.evaluation import EvaluationReport
 from nightshift.tasks.rows import MeasuredRows
 from nightshift.tasks.tabular import compromise, dominance, judging, model_card, notes, quality, skew
 from nightshift.tasks.tabular.dominance import DominantInput
 from nightshift.tasks.tabular.explain import CalibrationSummary, Explanation, importances, slices
 from nightshift.tasks.tabular.judging import RowContender, RowTrial
+from nightshift.tasks.tabular.metrics import METRICS
 
 
 @dataclass(frozen=True)
-class TableUnderTest(MeasuredRows):
+class TableUnderTest(MeasuredRows, base.RowsUnderTest[RowContender]):
     """The test rows: `event_time`, `customer`, `label` and the inputs.
 
     Attributes:
@@ -45,7 +47,6 @@ class TableUnderTest(MeasuredRows):
         return super().window.model_copy(update={"positives": self._positives})
 
     def measure(self, uri: str, model: ModelPackage, candidate: str, version: int = 0) -> RowContender:
-        """Measure a candidate of the model at a URI."""
         scores = self.scores(uri, model, candidate)
         return judging.measure(self.rows, scores, model, self.config.evaluation, version)
 
@@ -57,7 +58,6 @@ class TableUnderTest(MeasuredRows):
         champion: RowContender | str,
         reference: RowContender | None,
     ) -> EvaluationReport:
-        """Judge a model and describe it."""
         gate, challenger = self.config.evaluation, candidates[model.selected]
         judged = judging.judge(challenger, champion, self._positives, gate, self._find_dominant(challenger), reference)
         labels, scores = self.rows["label"].to_numpy(dtype="int8"), self.scores(uri, model, model.selected)
@@ -97,19 +97,17 @@ class TableUnderTest(MeasuredRows):
         )
 
 
-def rows(config: TabularConfig, features: Table, fold: Fold, _: ModelPackage) -> TableUnderTest:
-    """Return the test rows of a fold, but for customers known as compromised where the config says so.
+class EvaluationTask(base.EvaluationTask):
+    """The test rows, but for customers known as compromised where the config says so."""
 
-    Raises:
-        UserError: when there are none, or one has no label although it is due.
-    """
-    # the days since training began show which customers are known as compromised
-    history = features.read(Days(fold.train.first, fold.test.last))
-    unseen = judging.check_rows(compromise.test_rows(history, fold, config.protocol))
-    training = rows_of(history, fold.train).dropna(subset="label")
-    return TableUnderTest(config, fold.test, unseen, Replay.model_validate(features.details["replay"]), training)
+    def rows(self, config: TabularConfig, features: Table, fold: Fold, model: ModelPackage) -> TableUnderTest:
+        # the days since training began show which customers are known as compromised
+        history = features.read(Days(fold.train.first, fold.test.last))
+        holdout = judging.check_rows(compromise.test_rows(history, fold, config.protocol))
+        training = rows_of(history, fold.train).dropna(subset="label")
+        return TableUnderTest(config, fold.test, holdout, Replay.model_validate(features.details["replay"]), training)
 
 
 def _measure(whose: str, contender: RowContender) -> dict[str, float]:
-    shown = {name: contender.metrics[name] for name in ("auc_roc", "average_precision", "precision_at_k")}
+    shown = {metric.name: contender.figures[metric.name] for metric in METRICS if metric.is_headline}
     return {f"{whose}{name}": value for name, value in shown.items() if value is not None}

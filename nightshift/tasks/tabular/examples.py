@@ -19,54 +19,46 @@ from nightshift.serving.payloads import decode
 from nightshift.serving.protocols import features
 from nightshift.tabular.inputs import FrameScorer
 from nightshift.tabular.online import snapshot
+from nightshift.tasks.base import serving as base
+from nightshift.tasks.base.serving import Payload
 from nightshift.tasks.examples import ScoredExample
-from nightshift.tasks.protocol import Payload
 
 
-def online_state(lake: str, use_case: str, model: ModelPackage, features: str | None = None) -> str | None:
-    """Return the snapshot for a version: that of the features, unless there is a later one, or others are needed.
+class ExamplesTask(base.ExamplesTask):
+    """Events of the online state, or of the model's reference sample."""
 
-    None of a model without the windows that the online state keeps.
-    """
-    if not model.preprocessing.takes_events:
-        return None
-    own = features and read_table(features).details["online"]
-    if own and snapshot.serves(snapshot.read(own), model.tabular):
-        return snapshot.newer(own, model.tabular) or str(own)
-    return snapshot.newest(lake, use_case, model.tabular)
+    def online_state(self, lake: str, use_case: str, model: ModelPackage, features: str | None = None) -> str | None:
+        if not model.preprocessing.takes_events:
+            return None
+        own = features and read_table(features).details["online"]
+        if own and snapshot.serves(snapshot.read(own), model.tabular):
+            return snapshot.newer(own, model.tabular) or str(own)
+        return snapshot.newest(lake, use_case, model.tabular)
 
+    def from_files(self, uri: str, model: ModelPackage, online: str | None) -> ScoredExample:
+        known = snapshot.read(online).example if online else None
+        inputs = known.inputs if known else example(model.inputs, package.read_reference(uri))
+        (score,) = FrameScorer(uri, model).score(pd.DataFrame([inputs]))
+        name, event = ("events", known.event) if known else ("instances", inputs)
+        return ScoredExample(name, event, float(score), online)
 
-def from_files(uri: str, model: ModelPackage, online: str | None) -> ScoredExample:
-    """Score one event with a model's own files: one that the online state knows, else one of its reference sample."""
-    known = snapshot.read(online).example if online else None
-    inputs = known.inputs if known else example(model.inputs, package.read_reference(uri))
-    (score,) = FrameScorer(uri, model).score(pd.DataFrame([inputs]))
-    name, event = ("events", known.event) if known else ("instances", inputs)
-    return ScoredExample(name, event, float(score), online)
+    def from_lake(self, uri: str, model: ModelPackage, lake: str, use_case: str) -> tuple[ScoredExample, bytes]:
+        example = ExamplesTask().from_files(uri, model, None)
+        return example, json.dumps(example.request).encode()
 
+    def payloads(self, uri: str, model: ModelPackage, lake: str, use_case: str, most: int) -> list[Payload]:
+        rows = instances(model.inputs, package.read_reference(uri), most)
+        return [Payload(json.dumps({"instances": [row]}).encode(), "application/json") for row in rows]
 
-def from_lake(uri: str, model: ModelPackage, _: str, __: str) -> tuple[ScoredExample, bytes]:
-    """Score one event of the reference sample, which takes no lake; its JSON."""
-    example = from_files(uri, model, None)
-    return example, json.dumps(example.request).encode()
-
-
-def payloads(uri: str, model: ModelPackage, _: str, __: str, most: int) -> list[Payload]:
-    """Return requests with the features of real events of the reference sample."""
-    rows = instances(model.inputs, package.read_reference(uri), most)
-    return [Payload(json.dumps({"instances": [row]}).encode(), "application/json") for row in rows]
-
-
-def stages(uri: str, model: ModelPackage, most: int) -> dict[str, Callable[[Any], Any]]:
-    """Return what a server does with a body, one after the other."""
-    graph = Graph(package.read_graph(uri, model, model.selected))
-    encoder, threshold = FeatureEncoder(model.inputs, most), model.decision.threshold
-    return {
-        "parse": decode,
-        "features": encoder.encode,
-        "compute": graph.score,
-        "serialize": lambda scores: HttpResponse.json({"predictions": features.predictions(scores, threshold, 1)}),
-    }
+    def stages(self, uri: str, model: ModelPackage, most: int) -> dict[str, Callable[[Any], Any]]:
+        graph = Graph(package.read_graph(uri, model, model.selected))
+        encoder, threshold = FeatureEncoder(model.inputs, most), model.decision.threshold
+        return {
+            "parse": decode,
+            "features": encoder.encode,
+            "compute": graph.score,
+            "serialize": lambda scores: HttpResponse.json({"predictions": features.predictions(scores, threshold, 1)}),
+        }
 
 
 def example(inputs: Inputs, reference: pd.DataFrame) -> dict[str, Any]:

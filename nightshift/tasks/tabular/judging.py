@@ -19,7 +19,10 @@ from nightshift.stats import bootstrap
 from nightshift.stats.comparison import Floats
 from nightshift.stats.ranking import RankingMetrics, evaluate
 from nightshift.tasks import trials
+from nightshift.tasks.base.metrics import Metric, fill_titles
+from nightshift.tasks.metric_reports import list_measures
 from nightshift.tasks.tabular.dominance import DominantInput
+from nightshift.tasks.tabular.metrics import AVERAGE_PRECISION, METRICS
 from nightshift.tasks.trials import Contender, Gate, Trial
 
 Labels = npt.NDArray[np.integer[Any]]
@@ -63,6 +66,11 @@ class RowTrial(Trial[RowContender]):
     unseen: dict[str, UnseenValues]
     notes: list[str]
     skew: Verdict
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics with their titles in the use case."""
+        return fill_titles(METRICS, self.config)
 
     def figures(self, curves: contract.Curves) -> contract.Evaluation:
         """Return `evaluation.json`."""
@@ -182,13 +190,9 @@ def judge(
 
 
 def _measures(challenger: RowContender, positives: int, limits: TabularEvaluationGate) -> Iterator[Measure]:
-    sure = challenger.estimates()
     yield Measure(name="positives", value=positives, limit=limits.min_positives)
-    for name, value in challenger.figures.items():
-        estimate = sure.get(name)
-        limit = limits.min_average_precision if name == "average_precision" else None
-        yield Measure(name=name, value=value, limit=limit, interval=estimate and (estimate.low, estimate.high))
-    cost = sure["cost"]
+    yield from list_measures(challenger, METRICS, {AVERAGE_PRECISION.name: limits.min_average_precision})
+    cost = challenger.estimates()["cost"]
     yield Measure(name="cost_per_1000", value=cost.value, interval=(cost.low, cost.high), higher_is_better=False)
 
 

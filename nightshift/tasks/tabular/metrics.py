@@ -1,21 +1,26 @@
-"""Names of the metrics of models of tables."""
+"""The metrics of models of tables."""
 
-from nightshift.config.tabular import TabularConfig
 from nightshift.contracts import verdict
+from nightshift.tasks.base import metrics as base
+from nightshift.tasks.base.metrics import Metric
 
-PROMISE = "average_precision"
-LOWER_IS_BETTER: tuple[str, ...] = ()
-GATES: tuple[str, ...] = (verdict.SKEW,)
+AVERAGE_PRECISION = Metric("average_precision", "Average precision", resample=True, is_headline=True)
+METRICS = (
+    Metric("auc_roc", "ROC AUC", is_headline=True),
+    AVERAGE_PRECISION,
+    Metric(
+        "precision_at_k",
+        "Precision at {top_k}",
+        resample=True,
+        is_headline=True,
+        summary="precision_at_{top_k}",
+        bound="precision_at_k_ceiling",
+    ),
+    Metric("precision_at_k_ceiling", "Highest possible", summary="precision_at_{top_k}_ceiling"),
+)
 
 
-def list_headline_metrics(config: TabularConfig) -> dict[str, str]:
-    """Return which metrics are shown -> what they are called."""
-    precision = f"Precision at {config.evaluation.top_k}"
-    return {"auc_roc": "ROC AUC", "average_precision": "Average precision", "precision_at_k": precision}
+class MetricsTask(base.MetricsTask):
+    """Ranking metrics, by average precision."""
 
-
-def list_summary_metrics(config: TabularConfig) -> dict[str, str]:
-    """Return all metrics -> what the run's summary calls them."""
-    at_k = f"precision_at_{config.evaluation.top_k}"
-    names = {"auc_roc": "auc_roc", "average_precision": "average_precision"}
-    return {**names, "precision_at_k": at_k, "precision_at_k_ceiling": f"{at_k}_ceiling"}
+    metrics, promise, gates = METRICS, AVERAGE_PRECISION.name, (verdict.SKEW,)

@@ -6,6 +6,7 @@ After Mitchell et al., Model Cards for Model Reporting, 2019.
 from collections.abc import Iterable
 
 from nightshift.tasks.markdown import code, items, line, page, strong, table
+from nightshift.tasks.metric_reports import render_metrics
 from nightshift.tasks.model_cards import NOTHING, identity
 from nightshift.tasks.tabular.explain import CalibrationSummary, Explanation, Slice
 from nightshift.tasks.tabular.judging import RowTrial
@@ -44,21 +45,7 @@ def _data(trial: RowTrial) -> list[str]:
 
 
 def _metrics(trial: RowTrial) -> list[str]:
-    top_k, chosen = trial.config.evaluation.top_k, trial.model.selected
-    cells = []
-    for name, contender in trial.candidates.items():
-        sure = contender.estimates()
-        cells.append(
-            (
-                strong(name) if name == chosen else name,
-                _number(contender.metrics["auc_roc"]),
-                str(sure.get("average_precision", NOTHING)),
-                str(sure["precision_at_k"]),
-                _number(contender.metrics["precision_at_k_ceiling"]),
-            )
-        )
-    head = ("Candidate", "AUC ROC", "Average precision", f"Precision at {top_k}", "its ceiling")
-    return [*table(head, cells), "", *_cost(trial)]
+    return [*render_metrics(trial, trial.metrics), "", *_cost(trial)]
 
 
 def _cost(trial: RowTrial) -> list[str]:

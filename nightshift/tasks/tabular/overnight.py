@@ -19,7 +19,7 @@ from nightshift.config.tabular import TabularConfig, TabularDriftLimits
 from nightshift.contracts.drift import Signal
 from nightshift.contracts.tables import Partition
 from nightshift.runtime.printable import printable
-from nightshift.tasks.protocol import DriftInputs
+from nightshift.tasks.base.drift import DriftInputs
 
 DEVIATIONS = 4  # that chance may add
 FEWEST = 20  # values whose size can be compared

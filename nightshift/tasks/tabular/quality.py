@@ -7,8 +7,8 @@ from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.section import (
     Axis,
     Block,
-    Cell,
     Chart,
+    Estimate,
     Fact,
     Facts,
     Notice,
@@ -18,10 +18,11 @@ from nightshift.contracts.section import (
     TableColumn,
     Text,
 )
-from nightshift.contracts.section import Estimate as Shown
 from nightshift.stats.comparison import BootstrapEstimate
+from nightshift.tasks.metric_reports import describe_highlight, tabulate_metrics
 from nightshift.tasks.tabular.explain import CalibrationSummary, Explanation, Slice
-from nightshift.tasks.tabular.judging import RowContender, RowTrial
+from nightshift.tasks.tabular.judging import RowTrial
+from nightshift.tasks.tabular.metrics import AVERAGE_PRECISION
 
 SHARES = [0, 0.2, 0.4, 0.6, 0.8, 1]
 SMALL_SHARES = [0, 0.01, 0.05, 0.2, 0.5, 1]
@@ -29,20 +30,12 @@ SMALL_SHARES = [0, 0.01, 0.05, 0.2, 0.5, 1]
 
 def highlights(trial: RowTrial) -> Iterator[Fact]:
     """Yield what a reader sees first."""
-    top_k, contender, rival = trial.config.evaluation.top_k, trial.challenger, trial.rival
-    sure, measured = contender.estimates(), contender.metrics
-    precision = _sure(measured["average_precision"], sure.get("average_precision"))
-    theirs = f", champion {rival.metrics['average_precision']:.3f}" if rival and precision is not None else ""
-    yield Fact(label="Average precision", value=precision, format="score", note=f"{trial.model.selected}{theirs}")
-    yield Fact(label="ROC AUC", value=measured["auc_roc"], format="score", note=trial.model.selected)
-    yield Fact(
-        label=f"Precision at {top_k}",
-        value=_sure(measured["precision_at_k"], sure["precision_at_k"]),
-        format="score",
-        note=f"at most {measured['precision_at_k_ceiling']:.3f} is possible",
-    )
+    for metric in trial.metrics:
+        if metric.is_headline:
+            yield describe_highlight(trial, metric)
+    contender = trial.challenger
     note = f"{contender.cost.alerts:,} flagged, {contender.cost.missed_positives:,} positives missed"
-    cost = _sure(contender.cost.per_1000, sure["cost"])
+    cost = _sure(contender.estimates()["cost"])
     yield Fact(label="Cost per 1,000 events", value=cost, format="plain", note=note)
     note = f"{trial.test.positives:,} positives"
     yield Fact(label="Test events", value=trial.test.rows, format="count", note=note)
@@ -58,7 +51,7 @@ def blocks(trial: RowTrial, curves: contract.Curves, explanation: Explanation) -
         curves: of the selected candidate.
         explanation: of the selected candidate.
     """
-    yield _metrics(trial)
+    yield tabulate_metrics(trial, trial.metrics, AVERAGE_PRECISION)
     yield _legend(trial)
     if trial.notes:
         yield Notice(title="Caveats", sentences=trial.notes)
@@ -75,32 +68,6 @@ def blocks(trial: RowTrial, curves: contract.Curves, explanation: Explanation) -
     yield _importances(explanation.importances)
     yield _slices(explanation.slices)
     yield _windows(trial)
-
-
-def _metrics(trial: RowTrial) -> TableBlock:
-    top_k, chosen, rival = trial.config.evaluation.top_k, trial.model.selected, trial.rival
-    titles = ("ROC AUC", "Average precision", f"Precision at {top_k}", "Highest possible")
-    rows = [_candidate_row(name, contender, name == chosen) for name, contender in _rank(trial)]
-    if rival:
-        rows.append(_candidate_row(f"champion, version {rival.version}", rival, is_selected=False))
-    columns = [TableColumn(title="Candidate"), *(TableColumn(title=title, format="score") for title in titles)]
-    return TableBlock(title="Metrics on the test days", columns=columns, rows=rows, is_key=True)
-
-
-def _rank(trial: RowTrial) -> list[tuple[str, RowContender]]:
-    return sorted(trial.candidates.items(), key=lambda item: -(item[1].metrics["average_precision"] or 0))
-
-
-def _candidate_row(name: str, contender: RowContender, is_selected: bool) -> Row:
-    sure, measured = contender.estimates(), contender.metrics
-    cells: list[Cell] = [
-        name,
-        measured["auc_roc"],
-        _sure(measured["average_precision"], sure.get("average_precision")),
-        _sure(measured["precision_at_k"], sure.get("precision_at_k")),
-        measured["precision_at_k_ceiling"],
-    ]
-    return Row(cells=cells, tag="selected" if is_selected else "", tone="good" if is_selected else "neutral")
 
 
 def _legend(trial: RowTrial) -> Text:
@@ -195,5 +162,5 @@ def _share(part: FoldWindow) -> float | None:
     return (part.positives or 0) / part.rows if part.rows else None
 
 
-def _sure(value: float | None, interval: BootstrapEstimate | None) -> Shown | float | None:
-    return value if value is None or interval is None else Shown(value=value, low=interval.low, high=interval.high)
+def _sure(estimate: BootstrapEstimate) -> Estimate:
+    return Estimate(value=estimate.value, low=estimate.low, high=estimate.high)

@@ -11,9 +11,10 @@ import pandas as pd
 
 from nightshift import storage
 from nightshift.contracts.package import ModelPackage
-from nightshift.contracts.tables import Partition, Table
+from nightshift.contracts.tables import Table
 from nightshift.runtime.errors import UserError
 from nightshift.tabular.inputs import FrameScorer
+from nightshift.tasks.base import scoring as base
 
 KEYS = ["event_id", "event_time"]
 
@@ -21,7 +22,7 @@ Score = Callable[[Any], npt.NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
-class RowScorer:
+class RowScorer(base.DayScorer):
     """A model of rows.
 
     Attributes:
@@ -33,7 +34,6 @@ class RowScorer:
     score: Score
 
     def batches(self, features: Table, day: date) -> Iterator[pd.DataFrame]:
-        """Yield a day's scores: `KEYS`, `score` and, of a model with a threshold, `flagged`."""
         part, columns = features.partition(day), [*KEYS, *self.model.inputs.columns]
         # of a day without rows there is no batch, and its scores need columns all the same
         batches = storage.read_batches(part.uri, columns) if part.rows else [storage.read_frame(part.uri)]
@@ -41,14 +41,11 @@ class RowScorer:
             yield score_rows(rows, self.model, self.score)
 
 
-def scorer(uri: str, model: ModelPackage) -> RowScorer:
-    """Open the selected candidate of the model at a URI."""
-    return RowScorer(model, FrameScorer(uri, model).score)
+class ScoringTask(base.ScoringTask):
+    """A score a row, and whether it is flagged."""
 
-
-def identify(scores: pd.DataFrame, _: Partition) -> pd.DataFrame:
-    """Return the scores as they are: events are known by `KEYS`."""
-    return scores
+    def scorer(self, uri: str, model: ModelPackage) -> RowScorer:
+        return RowScorer(model, FrameScorer(uri, model).score)
 
 
 def score_rows(rows: pd.DataFrame, model: ModelPackage, score: Score) -> pd.DataFrame:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from nightshift import storage
 from nightshift.config.tabular import TabularSimulator
+from nightshift.tasks.base import ingestion as base
 from nightshift.tasks.tabular.world import World, make_world
 
 # the purpose of a stream of random numbers; 0 is the world's
@@ -35,35 +36,28 @@ ROLES = {
     "amount": "amount",
     "label": "fraud",
 }
-COLUMNS = tuple(ROLES.values())
 
 
-def day(config: TabularSimulator, on: date, labels_due: date | None = None) -> pd.DataFrame:
-    """Make one day's transactions, in order of time.
+class SimulationTask(base.SimulationTask):
+    """Card transactions, some of them fraud."""
 
-    Args:
-        config: the world, its drifts and corruptions.
-        on: the UTC day.
-        labels_due: last day whose labels should have arrived; the labels of later days are null. None: all have.
+    columns = tuple(ROLES.values())
 
-    Returns:
-        transaction_id int64 (unique across days), time datetime64[us] (UTC), customer_id, terminal_id int64,
-        amount float64, fraud Int8 nullable. Corrupted days hold times as text and customers as Int64.
-    """
-    world = make_world(config.seed, config.customers, config.terminals)
-    frame = _defraud(config, on, _spend(config, world, on))
-    frame = frame.sort_values("time", kind="stable", ignore_index=True)
-    frame.insert(0, "transaction_id", on.toordinal() * IDS_A_DAY + np.arange(len(frame)))
-    frame["time"] = np.datetime64(on, "us") + frame["time"].to_numpy().astype("timedelta64[s]")
-    if labels_due is not None and not config.labels_arrived(on, labels_due):
-        frame["fraud"] = pd.array([None] * len(frame), dtype="Int8")
-    return _corrupt(frame, config, on) if config.corrupt_share else frame
+    def day(self, config: TabularSimulator, on: date, labels_due: date | None = None) -> pd.DataFrame:
+        world = make_world(config.seed, config.customers, config.terminals)
+        frame = _defraud(config, on, _spend(config, world, on))
+        frame = frame.sort_values("time", kind="stable", ignore_index=True)
+        frame.insert(0, "transaction_id", on.toordinal() * IDS_A_DAY + np.arange(len(frame)))
+        frame["time"] = np.datetime64(on, "us") + frame["time"].to_numpy().astype("timedelta64[s]")
+        if labels_due is not None and not config.labels_arrived(on, labels_due):
+            frame["fraud"] = pd.array([None] * len(frame), dtype="Int8")
+        return _corrupt(frame, config, on) if config.corrupt_share else frame
 
 
 def write_days(folder: str, config: TabularSimulator, days: Iterable[date], labels_due: date | None = None) -> None:
     """Write one Parquet file a day, named `<day>.parquet`, below a folder's URI."""
     for on in days:
-        storage.write_frame(storage.join(folder, f"{on}.parquet"), day(config, on, labels_due))
+        storage.write_frame(storage.join(folder, f"{on}.parquet"), SimulationTask().day(config, on, labels_due))
 
 
 def _rng(config: TabularSimulator, stream: int, ordinal: int) -> np.random.Generator:

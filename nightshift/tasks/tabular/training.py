@@ -20,8 +20,9 @@ from nightshift.stats.ranking import evaluate
 from nightshift.tabular import inputs as tabular
 from nightshift.tabular import windows
 from nightshift.tabular.scaler import Matrix
+from nightshift.tasks.base import training as base
+from nightshift.tasks.base.training import CandidateMetrics, TrainingSetup
 from nightshift.tasks.fitting import FitSpec, Fitted
-from nightshift.tasks.protocol import CandidateMetrics, TrainingSetup
 from nightshift.tasks.rows import InputRows, require_range
 from nightshift.tasks.rows import require_labels as every_labeled
 from nightshift.tasks.tabular import compromise, estimators
@@ -51,20 +52,13 @@ class RowSample(InputRows):
 
     @property
     def window(self) -> FoldWindow:
-        """Their days, and how many there are."""
         return window(self.rows, self.days)
 
     @property
     def preprocessing(self) -> TabularPreprocessing:
-        """How events become what a graph takes."""
         return TabularPreprocessing(**dict(self.inputs), windows=windows.configured_windows(self.setup.config))
 
     def check(self) -> None:
-        """Have each candidate's library take its parameters on a few rows.
-
-        Raises:
-            UserError: naming what is refused.
-        """
         few = self.rows.groupby("label").head(FEW_ROWS)
         matrix, labels = (
             require_range(tabular.matrix(self.inputs, few), self.inputs),
@@ -74,12 +68,10 @@ class RowSample(InputRows):
             estimators.check(candidate.kind, self._spec(name), matrix, labels)
 
     def fit(self, name: str) -> Fitted:
-        """Fit one candidate of the config."""
         kind = self.setup.config.task.candidates[name].kind
         return estimators.fit(kind, self._spec(name), self.matrix, self.labels)
 
-    def gap(self, fitted: Fitted) -> float:
-        """Return by how much a graph's scores differ from the library's, on as many positives as a sample holds."""
+    def export_error(self, fitted: Fitted) -> float:
         positives = np.flatnonzero(self.labels)[: CHECKED_ROWS // 2]
         spread = np.arange(0, len(self.matrix), -(-2 * len(self.matrix) // CHECKED_ROWS))
         rows = self.matrix[np.concatenate([positives, spread])]
@@ -101,7 +93,7 @@ class RowSample(InputRows):
 
 
 @dataclass(frozen=True)
-class UnseenRows:
+class RowHoldout(base.Holdout):
     """Labeled rows that no candidate was fitted on.
 
     Attributes:
@@ -118,11 +110,9 @@ class UnseenRows:
 
     @property
     def window(self) -> FoldWindow:
-        """Their days, and how many there are."""
         return window(self.rows, self.days)
 
     def measure(self, graph: bytes) -> CandidateMetrics:
-        """Measure a candidate, and choose the score from which it flags `top_k` rows per open day."""
         top_k, threads = self.config.evaluation.top_k, self.config.task.threads
         scores = Graph(graph, threads).score(self.matrix)
         flagged = threshold(scores, top_k * count_open_days(self.rows))
@@ -130,7 +120,7 @@ class UnseenRows:
 
 
 @dataclass(frozen=True)
-class TableRows:
+class TableRows(base.TrainingRows[RowSample]):
     """The rows of a training.
 
     Attributes:
@@ -143,7 +133,6 @@ class TableRows:
     features: pd.DataFrame
 
     def sample(self, fold: Fold) -> RowSample:
-        """Return the training rows of a fold."""
         rows, details = (
             require_both_classes(rows_of(self.features, fold.train), fold.train),
             self.setup.features.details,
@@ -152,29 +141,27 @@ class TableRows:
         inputs = tabular.seen_in(rows, details["numeric"], details["categorical"], nullable)
         return RowSample(rows, fold.train, inputs, self.setup)
 
-    def unseen(self, fold: Fold, sample: RowSample) -> UnseenRows:
-        """Return the test rows of a fold."""
+    def holdout(self, fold: Fold, sample: RowSample) -> RowHoldout:
         config = self.setup.config
         rows = require_both_classes(compromise.test_rows(self.features, fold, config.protocol), fold.test)
-        return UnseenRows(config, rows, fold.test, tabular.matrix(sample.inputs, rows))
+        return RowHoldout(config, rows, fold.test, tabular.matrix(sample.inputs, rows))
 
     def reference(self, sample: RowSample, graph: bytes) -> tuple[pd.DataFrame, None]:
-        """Return some of the training rows."""
         return sample.reference(graph, self.setup.config), None
 
 
-def rows(setup: TrainingSetup[TabularConfig]) -> TableRows:
-    """Read the rows of a training."""
-    details, plan = setup.features.details, setup.plan
-    entities = ["customer", *(name for name in ("terminal",) if name in setup.config.columns.roles)]
-    columns = ["event_time", *entities, "label", *details["numeric"], *details["categorical"]]
-    days = Days(plan.validation.train.first, plan.test.train.last)
-    return TableRows(setup, setup.features.read(days, columns))
+class TrainingTask(base.TrainingTask):
+    """One matrix for all candidates."""
 
+    def rows(self, setup: TrainingSetup[TabularConfig]) -> TableRows:
+        details, plan = setup.features.details, setup.plan
+        entities = ["customer", *(name for name in ("terminal",) if name in setup.config.columns.roles)]
+        columns = ["event_time", *entities, "label", *details["numeric"], *details["categorical"]]
+        days = Days(plan.validation.train.first, plan.test.train.last)
+        return TableRows(setup, setup.features.read(days, columns))
 
-def networks(task: Task) -> Mapping[str, ConfigSection]:
-    """Return the candidates that several processes train together."""
-    return {name: candidate for name, candidate in task.candidates.items() if candidate.kind is CandidateKind.MLP}
+    def networks(self, task: Task) -> Mapping[str, ConfigSection]:
+        return {name: candidate for name, candidate in task.candidates.items() if candidate.kind is CandidateKind.MLP}
 
 
 def require_both_classes(rows: pd.DataFrame, days: Days) -> pd.DataFrame:

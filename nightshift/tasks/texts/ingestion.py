@@ -7,25 +7,24 @@ import numpy.typing as npt
 
 from nightshift.config.texts import TextConfig
 from nightshift.items import texts
+from nightshift.tasks.base import ingestion as base
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def faults(typed: "pd.DataFrame", config: TextConfig) -> "pd.Series":
-    """Return for each row the rule that rejects its content, or null."""
-    return find_faults(typed["text"], config.task.max_characters)
+class IngestionTask(base.IngestionTask):
+    """The rules for texts."""
 
+    def faults(self, typed: "pd.DataFrame", config: TextConfig) -> "pd.Series":
+        return find_faults(typed["text"], config.task.max_characters)
 
-def near_duplicates(contents: "pd.Series", config: TextConfig) -> npt.NDArray[np.bool_]:
-    """Return which of a day's good texts are nearly an earlier one, (n,); none where the config does not ask."""
-    return texts.find_repeats(contents, config.task.near_duplicates)
+    def near_duplicates(self, contents: "pd.Series", config: TextConfig) -> npt.NDArray[np.bool_]:
+        return texts.find_repeats(contents, config.task.near_duplicates)
 
-
-def rules(config: TextConfig) -> dict[str, object]:
-    """Return what decides which rows are good, beside columns and zone."""
-    names = {"classes", "min_side", "max_pixels", "max_characters", "near_duplicates"}
-    return config.task.model_dump(include=names)
+    def rules(self, config: TextConfig) -> dict[str, object]:
+        names = {"classes", "min_side", "max_pixels", "max_characters", "near_duplicates"}
+        return config.task.model_dump(include=names)
 
 
 def find_faults(contents: "pd.Series", max_characters: int) -> "pd.Series":

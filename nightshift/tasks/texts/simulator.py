@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nightshift.config.texts import TextSimulator
+from nightshift.tasks.base import ingestion as base
 
 # the purpose of a stream of random numbers
 WRITTEN, WORDS, CORRUPTION = range(3)
@@ -22,43 +23,36 @@ COMMON, TOPICAL, OWN = 400, 60, 5  # words of everybody, of a topic, of an autho
 SHARES = (0.6, 0.3, 0.1)  # of these in a text
 LEAST = 3  # words of a text
 SYLLABLES = ("ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "zu")
-COLUMNS: tuple[str, ...] = ("text_id", "time", "text", "author", "label")
 
 
-def day(config: TextSimulator, on: date, labels_due: date | None = None) -> pd.DataFrame:
-    """Make one day's texts, in order of time.
+class SimulationTask(base.SimulationTask):
+    """Texts of invented words, a class each."""
 
-    Args:
-        config: how many, and what is to drift.
-        on: the UTC day.
-        labels_due: last day whose labels should have arrived; the labels of later days are null. None: all have.
+    columns = ("text_id", "time", "text", "author", "label")
 
-    Returns:
-        text_id int64 (unique across days), time datetime64[us] (UTC), text, author (text), label (text, nullable).
-        Corrupted days hold times as text.
-    """
-    random, drifts = _rng(config, WRITTEN, on.toordinal()), config.drifts(on)
-    count = max(1, round(config.items * (config.volume_factor if drifts else 1.0)))
-    topics = random.integers(0, len(TOPICS), count)
-    if drifts:  # the last topic is the unseen one
-        topics[random.random(count) < config.new_class] = len(TOPICS)
-    authors = random.integers(0, AUTHORS, count)
-    mean = max(0, config.words - LEAST) * (config.length_factor if drifts else 1.0)
-    lengths = LEAST + random.poisson(mean, count)
-    new = config.new_words if drifts else 0.0
-    rows = zip(topics, authors, lengths, strict=True)
-    frame = pd.DataFrame(
-        {
-            "text_id": on.toordinal() * IDS_A_DAY + np.arange(count),
-            "time": np.datetime64(on, "us") + np.sort(random.integers(0, DAY, count)).astype("timedelta64[s]"),
-            "text": pd.Series([_text(config.seed, random, row, new) for row in rows], dtype=object),
-            "author": [f"author {author}" for author in authors],
-            "label": pd.Series([(*TOPICS, UNSEEN)[topic] for topic in topics], dtype=object),
-        }
-    )
-    if labels_due is not None and not config.labels_arrived(on, labels_due):
-        frame["label"] = pd.Series([None] * count, dtype=object)
-    return _corrupt(frame, config, on) if config.corrupt_share else frame
+    def day(self, config: TextSimulator, on: date, labels_due: date | None = None) -> pd.DataFrame:
+        random, drifts = _rng(config, WRITTEN, on.toordinal()), config.drifts(on)
+        count = max(1, round(config.items * (config.volume_factor if drifts else 1.0)))
+        topics = random.integers(0, len(TOPICS), count)
+        if drifts:  # the last topic is the unseen one
+            topics[random.random(count) < config.new_class] = len(TOPICS)
+        authors = random.integers(0, AUTHORS, count)
+        mean = max(0, config.words - LEAST) * (config.length_factor if drifts else 1.0)
+        lengths = LEAST + random.poisson(mean, count)
+        new = config.new_words if drifts else 0.0
+        rows = zip(topics, authors, lengths, strict=True)
+        frame = pd.DataFrame(
+            {
+                "text_id": on.toordinal() * IDS_A_DAY + np.arange(count),
+                "time": np.datetime64(on, "us") + np.sort(random.integers(0, DAY, count)).astype("timedelta64[s]"),
+                "text": pd.Series([_text(config.seed, random, row, new) for row in rows], dtype=object),
+                "author": [f"author {author}" for author in authors],
+                "label": pd.Series([(*TOPICS, UNSEEN)[topic] for topic in topics], dtype=object),
+            }
+        )
+        if labels_due is not None and not config.labels_arrived(on, labels_due):
+            frame["label"] = pd.Series([None] * count, dtype=object)
+        return _corrupt(frame, config, on) if config.corrupt_share else frame
 
 
 def _rng(config: TextSimulator, stream: int, ordinal: int) -> np.random.Generator:

@@ -17,7 +17,7 @@ from nightshift.contracts.section import Pictures, TableBlock
 from nightshift.items import tokens
 from nightshift.runtime.context import StepContext
 from nightshift.tasks.classification import unusual
-from nightshift.tasks.classification.drift import comparison
+from nightshift.tasks.classification.drift import DriftTask
 from nightshift.tasks.classification.unusual import SHOWN
 from nightshift.tasks.images import display as images
 from nightshift.tasks.texts import candidates
@@ -82,7 +82,7 @@ def test_the_report_of_a_day_spells_its_texts_by_the_model_s_own_tokenizer(tmp_p
     context = StepContext(Namespace(**flags, scores=scores))
     scoring.body(context)
 
-    least, most = comparison(_inputs(context)).examples()
+    least, most = DriftTask().comparison(_inputs(context)).examples()
     assert isinstance(least, TableBlock)
     assert isinstance(most, TableBlock)
     day = tables.read_table(str(tmp_path / "events.json")).partitions[-1]

@@ -218,8 +218,8 @@ def test_a_model_that_needs_every_number_cannot_score_rows_that_lack_some() -> N
         update={"preprocessing": manifest.inputs.model_copy(update={"nullable": ["signal"]})}
     )
 
-    assert lacking.misfit(manifest, manifest) == "needs input 'signal', which some test rows lack"
-    assert lacking.misfit(nullable, nullable) == ""
+    assert lacking.incompatibility(manifest, manifest) == "needs input 'signal', which some test rows lack"
+    assert lacking.incompatibility(nullable, nullable) == ""
 
 
 def test_the_cost_is_that_of_the_models_own_threshold_per_thousand_events() -> None:

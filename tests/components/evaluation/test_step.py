@@ -269,7 +269,7 @@ def test_a_champion_that_cannot_be_read_does_not_stop_the_challenger(tmp_path: P
 
 def test_a_champion_whose_store_does_not_answer_stops_the_step(tmp_path: Path) -> None:
     class Unavailable:
-        def misfit(self, *_: object) -> str:
+        def incompatibility(self, *_: object) -> str:
             raise UnavailableError("s3://models does not answer")
 
     model = samples.write_model(tmp_path / "old", {"only": [0.0, 1.0]})

@@ -11,7 +11,7 @@ from nightshift import storage
 from nightshift.contracts import tables
 from nightshift.items import images, shards
 from nightshift.tasks.classification import features as items
-from nightshift.tasks.images.ingestion import rules
+from nightshift.tasks.images.ingestion import IngestionTask
 from nightshift.tasks.images.views import view
 from tests.components.pictures import CONFIG, config, feature, ingest, parsed
 
@@ -63,7 +63,7 @@ def test_another_version_of_the_decoder_makes_every_day_again(ingested, monkeypa
     before = feature(folder, CONFIG)[0]
     monkeypatch.setattr(PIL, "__version__", "0")
     assert items.ShardJob(parsed(), view(parsed().task), str(folder), events).uri(DAY) != before.partition(DAY).uri
-    assert rules(parsed())["pillow"] == "0"
+    assert IngestionTask().rules(parsed())["pillow"] == "0"
 
 
 def test_no_more_processes_decode_than_a_container_may_use(monkeypatch):

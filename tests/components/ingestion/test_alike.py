@@ -28,7 +28,7 @@ AS_TEXT = {"texts": str, "objects": object}
 
 def simulated(kind: str, corrupt_share: float = 0.05) -> dict[date, pd.DataFrame]:
     config = TabularSimulator(customers=60, terminals=120, corrupt_share=corrupt_share)
-    frames = {day: simulator.day(config, day, DAYS[-2]) for day in DAYS}
+    frames = {day: simulator.SimulationTask().day(config, day, DAYS[-2]) for day in DAYS}
     for seed, frame in enumerate(frames.values()):
         rng = np.random.default_rng(seed)
         frame["rating"], frame["channel"] = rng.normal(size=len(frame)), rng.choice(["shop", "web", None], len(frame))

@@ -31,7 +31,7 @@ SPOILED = {
 @pytest.fixture
 def raw():
     """A day's rows as Python objects, so that any value can be put anywhere."""
-    frame = simulator.day(WORLD, DAY).astype({"time": str, "fraud": "int64"})
+    frame = simulator.SimulationTask().day(WORLD, DAY).astype({"time": str, "fraud": "int64"})
     frame["channel"], frame["rating"] = "shop", 0.5
     return frame.astype(object)
 
@@ -89,7 +89,7 @@ NOTHING = [None, "", np.nan, pd.NA]
 def test_a_row_without_a_number_is_good_if_and_only_if_all_that_it_lacks_are_nullable(nullable, data):
     columns = CONFIG["columns"] | {"numeric": ["rating", "age", "km"]}
     config = parse(CONFIG | {"columns": columns, "limits": {"nullable": sorted(nullable)}})
-    raw = simulator.day(WORLD, DAY).assign(rating=1.0, age=2.0, km=3.0).astype(object).head(20)
+    raw = simulator.SimulationTask().day(WORLD, DAY).assign(rating=1.0, age=2.0, km=3.0).astype(object).head(20)
     lacks = [data.draw(st.sets(st.sampled_from(["rating", "age", "km"]))) for _ in range(len(raw))]
     for row, names in enumerate(lacks):
         for name in names:
@@ -278,7 +278,7 @@ SPOILING = st.lists(st.tuples(st.integers(0, 40), st.sampled_from(sorted(SPOILED
 @settings(max_examples=50, deadline=None)
 @given(SPOILING, st.booleans())
 def test_no_row_is_lost_and_no_bad_one_is_kept(spoiling, due):
-    raw = simulator.day(WORLD, DAY).astype({"time": str, "fraud": "int64"}).astype(object)
+    raw = simulator.SimulationTask().day(WORLD, DAY).astype({"time": str, "fraud": "int64"}).astype(object)
     for row, rule in spoiling:
         column, value = SPOILED[rule]
         raw.loc[row, column] = value
@@ -295,7 +295,7 @@ def test_no_row_is_lost_and_no_bad_one_is_kept(spoiling, due):
 
 def test_the_simulator_corrupts_rows_for_every_rule_in_turn():
     share = 0.5
-    frame = simulator.day(TabularSimulator(customers=600, terminals=1200, corrupt_share=share), DAY)
+    frame = simulator.SimulationTask().day(TabularSimulator(customers=600, terminals=1200, corrupt_share=share), DAY)
     quarantined = split(frame).rejected_rows
     expected = share * len(frame) / 7
     assert set(quarantined) == {*SPOILED, "duplicate_id"} - {"missing_label"}  # a missing label is late, not wrong

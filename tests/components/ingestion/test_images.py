@@ -231,14 +231,14 @@ DIGITS = parsed(simulator={"items": 30, "digits": True}).simulator
 
 @pytest.mark.parametrize("world", [SIMULATED, DIGITS], ids=["shapes", "digits"])
 def test_a_simulated_day_is_the_same_alone_and_differs_from_others(world):
-    one, again, next_day = (pictures.day(world, on) for on in (DAY, DAY, date(2024, 3, 11)))
+    one, again, next_day = (pictures.SimulationTask().day(world, on) for on in (DAY, DAY, date(2024, 3, 11)))
     pd.testing.assert_frame_equal(one, again)
     assert len(set(one["image"]) | set(next_day["image"])) == len(one) + len(next_day)
     assert (one["time"].dt.date == DAY).all()
 
 
 def test_every_digit_is_dealt_once_before_any_comes_again():
-    days = [pictures.day(DIGITS, date.fromordinal(DAY.toordinal() + number)) for number in range(60)]
+    days = [pictures.SimulationTask().day(DIGITS, date.fromordinal(DAY.toordinal() + number)) for number in range(60)]
     dealt = pd.concat(days)["image"]
     assert len(dealt) == dealt.nunique() == 1797
 
@@ -248,7 +248,7 @@ def test_what_is_to_drift_drifts_from_its_day_on():
 
     drifting = {"items": 60, "drift_from": DATE, "brightness_factor": 2.0, "blur": 1.5, "new_class": 0.2}
     world = parsed(simulator=drifting).simulator
-    before, after = (pictures.day(world, on) for on in (date(2024, 3, 9), DAY))
+    before, after = (pictures.SimulationTask().day(world, on) for on in (date(2024, 3, 9), DAY))
     bright, dark = (np.mean([np.asarray(decode_image(image, 10**6)).mean() for image in day["image"]])
                     for day in (after, before))  # fmt: skip
     assert bright > 1.5 * dark
@@ -257,7 +257,7 @@ def test_what_is_to_drift_drifts_from_its_day_on():
 
 
 def test_labels_that_are_not_due_are_not_there():
-    assert pictures.day(SIMULATED, DAY, date(2024, 3, 9))["label"].isna().all()
+    assert pictures.SimulationTask().day(SIMULATED, DAY, date(2024, 3, 9))["label"].isna().all()
 
 
 def verses_of(*verses: object) -> pd.DataFrame:

@@ -20,12 +20,16 @@ def words(frame: pd.DataFrame) -> pd.Series:
 
 
 def test_a_day_is_the_same_alone_and_differs_from_others():
-    pd.testing.assert_frame_equal(sentences.day(WORLD, DAY), sentences.day(WORLD, DAY))
-    assert set(sentences.day(WORLD, DAY)["text"]).isdisjoint(sentences.day(WORLD, date(2024, 3, 11))["text"])
+    pd.testing.assert_frame_equal(
+        sentences.SimulationTask().day(WORLD, DAY), sentences.SimulationTask().day(WORLD, DAY)
+    )
+    assert set(sentences.SimulationTask().day(WORLD, DAY)["text"]).isdisjoint(
+        sentences.SimulationTask().day(WORLD, date(2024, 3, 11))["text"]
+    )
 
 
 def test_topics_have_words_of_their_own():
-    frame = sentences.day(WORLD, DAY)
+    frame = sentences.SimulationTask().day(WORLD, DAY)
     finance, sports = (set(words(frame[frame["label"] == topic])) for topic in ("finance", "sports"))
     assert len(finance & sports) < 0.8 * len(finance)
     assert 12 < frame["text"].str.split().str.len().mean() < 16
@@ -34,7 +38,7 @@ def test_topics_have_words_of_their_own():
 def test_what_is_to_drift_drifts_from_its_day_on():
     fields = {"drift_from": "2024-03-10", "length_factor": 2.0, "new_words": 0.3, "new_class": 0.2}
     world = TextSimulator(items=200, **fields)
-    before, after = sentences.day(world, date(2024, 3, 9)), sentences.day(world, DAY)
+    before, after = sentences.SimulationTask().day(world, date(2024, 3, 9)), sentences.SimulationTask().day(world, DAY)
     assert len(words(after)) > 1.5 * len(words(before))
     unseen = ~words(after).isin(words(before))
     assert unseen.mean() > 0.25

@@ -178,7 +178,7 @@ def test_the_simulator_serves_a_config_that_names_a_part_of_its_columns(config):
 
 def test_the_columns_that_the_simulator_promises_are_those_it_makes(config):
     frame = sources.connect("simulator", parse(config), DAY).read(DAY).load()
-    assert tuple(frame) == simulator.COLUMNS
+    assert tuple(frame) == simulator.SimulationTask().columns
 
 
 HEADER = "transaction_id,time,customer_id,terminal_id,amount,fraud\n"

@@ -19,7 +19,7 @@ from nightshift_testkit import packages
 RANDOM = np.random.default_rng(0)
 LABELS = (RANDOM.random(2000) < 0.1).astype(np.int8)
 SCORES = np.clip(0.3 * LABELS + RANDOM.normal(0.4, 0.15, 2000), 0, 1).astype(np.float32)
-ROWS = TableOptimizationRows(by_name(SCORES[:, None]), LABELS, threshold=0.5, limit=0.002)
+ROWS = TableOptimizationRows(by_name(SCORES[:, None]), 0.002, LABELS, threshold=0.5)
 
 
 class Column:
@@ -113,7 +113,7 @@ def test_without_a_file_that_passes_engines_have_none_and_the_reasons_say_so() -
 
 
 def test_with_one_class_only_the_original_stays() -> None:
-    none = TableOptimizationRows(ROWS.inputs, np.zeros_like(LABELS), 0.5, 0.002)
+    none = TableOptimizationRows(ROWS.inputs, 0.002, np.zeros_like(LABELS), 0.5)
     tried = core.attempts([form(ORIGINAL), form("int8")], none)
     assert [attempt.accepted for attempt in tried] == [True, False]
     assert tried[1].reason == "The validation days hold one class only, so its loss cannot be measured."
@@ -135,7 +135,7 @@ def test_the_forms_take_turns_and_their_medians_are_told() -> None:
         return score
 
     latencies = core.latencies({"a": running("a", 0.001), "b": running("b", 0.003)}, ROWS, lambda: now[0])
-    assert [latency.rows for latency in latencies["a"]] == [1, ROWS.many]
+    assert [latency.rows for latency in latencies["a"]] == [1, ROWS.batch_size]
     assert [latency.median_ms for latency in latencies["a"]] == pytest.approx([1, 1])
     assert [latency.median_ms for latency in latencies["b"]] == pytest.approx([3, 3])
     assert [name for name, _ in scored[:4]] == ["a", "b", "a", "b"]
@@ -154,7 +154,7 @@ def test_slow_forms_have_fewer_rounds(seconds: float, rounds: tuple[int, int]) -
 
     core.latencies({"a": score, "b": score}, ROWS, lambda: now[0])
     assert batches.count(1) == pytest.approx(2 * rounds[0], abs=2)
-    assert batches.count(ROWS.many) == pytest.approx(2 * rounds[1], abs=2)
+    assert batches.count(ROWS.batch_size) == pytest.approx(2 * rounds[1], abs=2)
 
 
 def timed(**seconds: float) -> tuple[list[Form], Callable[[], float], dict[str, int]]:
@@ -187,7 +187,7 @@ def test_a_form_without_a_score_for_a_late_row_is_left_out() -> None:
     spoiled = form(
         "spoiled", lambda values: np.where(values > 1, np.nan, forms[1].graph.score(by_name(values[:, None])))
     )
-    tried = core.attempts([forms[0], spoiled], TableOptimizationRows(by_name(late), LABELS, 0.5, 0.002), clock)
+    tried = core.attempts([forms[0], spoiled], TableOptimizationRows(by_name(late), 0.002, LABELS, 0.5), clock)
     assert tried[1].reason == "It has no finite score for some rows."
     assert tried[1].loss is None
 

@@ -62,7 +62,9 @@ def test_rows_that_miss_a_number_are_among_those_that_scales_come_from(trained, 
     reference = package.read_reference(trained["model"]).assign(risk=float("nan"))
     model = package.save(uri, model.model_copy(update=changes), graphs, reference)
 
-    sample, _ = optimization.rows(parse(samples.CONFIG), tables.read_table(trained["features"]), uri, model, 0.02)
+    sample, _ = optimization.OptimizationTask().rows(
+        parse(samples.CONFIG), tables.read_table(trained["features"]), uri, model, 0.02
+    )
 
     assert row_count(sample) == len(reference) > 0
 

@@ -14,10 +14,10 @@ from nightshift.contracts import tables
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.profile import Operation, PhaseName
 from nightshift.storage import sha256
+from nightshift.tasks.base.training import TrainingSetup
 from nightshift.tasks.fitting import FitSpec
-from nightshift.tasks.protocol import TrainingSetup
 from nightshift.tasks.tabular import estimators
-from nightshift.tasks.tabular.profiling import BATCH, PROFILED_STEPS, RowFit, selected_fit
+from nightshift.tasks.tabular.profiling import BATCH, PROFILED_STEPS, ProfilingTask, RowFit
 from nightshift_testkit import packages
 from packages.perf.tests.traces.samples import Events, save
 from tests.components.training import samples
@@ -66,7 +66,7 @@ def test_the_selected_candidate_is_fitted_as_the_training_did(tmp_path):
     table = tables.read_table(samples.write_features(tmp_path, samples.features()))
     setup, clock, started = TrainingSetup(config, samples.plan(), table, "cuda"), watch(), time.perf_counter()
 
-    fit = selected_fit(setup, model, clock.phase)
+    fit = ProfilingTask().selected_fit(setup, model, clock.phase)
 
     task, rows = config.task, table.read(samples.plan().test.train)
     assert fit.spec == FitSpec("task.candidates.line.parameters", {"C": 2.0}, task.seed, task.threads, "cuda")

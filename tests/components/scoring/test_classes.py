@@ -33,9 +33,9 @@ from nightshift.items.scorer import ClassScorer
 from nightshift.models.tensors import row_count
 from nightshift.runtime.context import StepContext
 from nightshift.stats import shift
+from nightshift.tasks.base.drift import DriftInputs
 from nightshift.tasks.classification import descriptors, drift_reference
 from nightshift.tasks.classification import drift as signals
-from nightshift.tasks.protocol import DriftInputs
 from tests.components import pictures
 from tests.components.states import state
 
@@ -236,7 +236,7 @@ def test_a_class_that_comes_after_training_is_said_by_training_evaluation_and_dr
     scores = tables.read_table(str(tmp_path / "scores" / "scores.json"))
     uri = str(tmp_path / "model")
     inputs = DriftInputs(pictures.parsed(**config), DAY, table, scores, uri, model, package.read_reference(uri))
-    comparison = signals.comparison(inputs)
+    comparison = signals.DriftTask().comparison(inputs)
     by_name = {signal.name: signal for signal in core.signals([INPUT, SCORE], inputs, comparison)}
     assert list(by_name)[-1] == "performance"
     assert by_name["classes"].raised

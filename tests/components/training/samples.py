@@ -14,7 +14,7 @@ import pandas as pd
 from nightshift.config import Config, parse
 from nightshift.contracts.tables import Table
 from nightshift.data import splits
-from nightshift.tasks.protocol import TrainingSetup
+from nightshift.tasks.base.training import TrainingSetup
 from tests.components import samples
 
 # validation: train 12 .. 13, test 15 .. 16; test fold: train 15 .. 16, test 18 .. 19

@@ -286,14 +286,14 @@ def test_a_graph_that_scores_differently_from_its_library_for_a_single_positive_
     largest = sample.matrix[sample.labels == 1][:500, 0].max()
     off = dataclasses.replace(fitted, predict=lambda rows: fitted.predict(rows) + 1e-3 * (rows[:, 0] == largest))
 
-    assert sample.gap(fitted) < TOLERANCE
-    assert sample.gap(off) == pytest.approx(1e-3, rel=0.01)
+    assert sample.export_error(fitted) < TOLERANCE
+    assert sample.export_error(off) == pytest.approx(1e-3, rel=0.01)
 
 
 @pytest.mark.slow
 def test_a_candidate_that_onnx_does_not_give_right_is_left_out_with_a_reason(caplog):
     sample = rows().sample(PLAN.test)
-    gaps = {name: sample.gap(sample.fit(name)) for name in samples.MODELS}
+    gaps = {name: sample.export_error(sample.fit(name)) for name in samples.MODELS}
     # amid the widest space: threads add the trees of a forest up in any order, so its last bits change
     ordered = sorted(gaps.values())
     lower, upper = max(pairwise(ordered), key=lambda pair: pair[1] - pair[0])

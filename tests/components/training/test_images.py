@@ -87,8 +87,8 @@ def test_rows_that_share_their_content_with_the_training_days_are_no_reference(i
     seen = items.training_rows(plan.test)
     copies = items.rows.assign(content="the same")
     with pytest.raises(UserError, match="no rows are left for drift to compare with"):
-        drift_reference.unseen(copies, plan, copies, 0)
-    kept = drift_reference.unseen(items.rows, plan, seen, 0)
+        drift_reference.draw_holdout(copies, plan, copies, 0)
+    kept = drift_reference.draw_holdout(items.rows, plan, seen, 0)
     assert set(kept["event_time"].dt.day) == {4, 5}
 
 

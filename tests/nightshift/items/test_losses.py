@@ -11,7 +11,7 @@ from nightshift.items import metrics
 from nightshift.items.scorer import ClassScorer
 from nightshift.items.shards import shard_uri
 from nightshift.runtime.errors import UserError
-from nightshift.tasks.classification.release import losses, slices
+from nightshift.tasks.classification.release import ReleaseTask
 from tests.components import pictures
 
 DAY = date(2024, 3, 10)
@@ -39,23 +39,23 @@ def expected(uri: str) -> np.ndarray:
 
 
 def test_each_labeled_item_is_an_observation_of_every_version(tmp_path, uris) -> None:
-    by_version = losses(written(tmp_path), DAY, uris)
+    by_version = ReleaseTask().losses(written(tmp_path), DAY, uris)
     assert [observed.tolist() for observed in by_version] == [expected(uri).tolist() for uri in uris]
 
 
 def test_a_group_is_one_observation(tmp_path, uris) -> None:
-    (grouped, _) = losses(written(tmp_path, group=["a", "b", "c", "a", "a"]), DAY, uris)
+    (grouped, _) = ReleaseTask().losses(written(tmp_path, group=["a", "b", "c", "a", "a"]), DAY, uris)
     first = expected(uris[0])
     assert grouped == pytest.approx([first[[0, 2, 3]].mean(), first[1]])
 
 
 def test_versions_of_other_inputs_are_not_compared(tmp_path, uris) -> None:
     with pytest.raises(UserError, match=r"of .*'side': 8.* takes .*16.*; .*`nightshift release abort`"):
-        losses(written(tmp_path, side=8), DAY, uris)
+        ReleaseTask().losses(written(tmp_path, side=8), DAY, uris)
 
 
 def test_slices_are_of_the_same_observations_as_the_losses(tmp_path) -> None:
     table = written(tmp_path, group=["b", "a", "c", "b", "b"], camera=["x", "y", "x", "z", "z"])
-    assert slices(table, DAY, ["camera"]).to_dict("list") == {"camera": ["x", "y"]}
+    assert ReleaseTask().slices(table, DAY, ["camera"]).to_dict("list") == {"camera": ["x", "y"]}
     with pytest.raises(UserError, match=r"release\.slices\.camra: unknown; .*; did you mean 'camera'"):
-        slices(table, DAY, ["camra"])
+        ReleaseTask().slices(table, DAY, ["camra"])

@@ -6,7 +6,7 @@ import pytest
 from sklearn import metrics as sklearn
 
 from nightshift.items import bootstrap, metrics
-from nightshift.tasks.classification.metrics import TITLES
+from nightshift.tasks.classification.metrics import METRICS
 
 RANDOM = np.random.default_rng(0)
 LABELS = RANDOM.integers(0, 5, 400)
@@ -29,7 +29,7 @@ def test_metrics_are_those_of_scikit_learn():
 
 
 def test_every_metric_has_a_title():
-    assert list(TITLES) == list(metrics.evaluate(LABELS, SCORES))
+    assert [metric.name for metric in METRICS] == list(metrics.evaluate(LABELS, SCORES))
 
 
 def test_metrics_without_a_meaning_are_none():

@@ -45,7 +45,7 @@ def test_test_rows_of_a_group_or_content_that_training_has_seen_are_left_out(tab
     items = ItemTable.read(table, Days(DAYS[0], DAYS[-1]))
     items.rows.loc[9, "content"] = "10"  # a picture of the second day, again
     fold = Fold(Days(DAYS[0], DAYS[1]), Days(DAYS[2], DAYS[3]), 0)
-    seen, unseen = items.training_rows(fold), items.unseen(fold)
+    seen, unseen = items.training_rows(fold), items.holdout(fold)
     assert seen["event_id"].tolist() == [0, 1, 2, 3, 4, 5]
     assert unseen["event_id"].tolist() == [6, 7, 8, 10]
     assert items.inputs(unseen)[:, 0].tolist() == [20, 21, 22, 31]
@@ -55,7 +55,7 @@ def test_a_label_that_is_due_and_missing_is_said(table):
     items = ItemTable.read(table, Days(DAYS[0], DAYS[-1]))
     items.rows.loc[6, "label"] = None
     with pytest.raises(UserError, match="1 rows have no label although it is due"):
-        items.unseen(Fold(Days(DAYS[0], DAYS[1]), Days(DAYS[2], DAYS[3]), 0))
+        items.holdout(Fold(Days(DAYS[0], DAYS[1]), Days(DAYS[2], DAYS[3]), 0))
 
 
 def test_a_shard_of_another_length_is_refused(table):

@@ -2,14 +2,17 @@
 
 from shop_counts.drift import CountComparison
 
-from reading_density import metrics
+from nightshift.tasks.base import drift as base
+from reading_density.metrics import LOSS
 
 
 class ReadingComparison(CountComparison):
-    metrics = metrics
+    metric = LOSS
 
     def losses(self, rows):
         return rows["score"]
 
 
-comparison = ReadingComparison
+class DriftTask(base.DriftTask):
+    def comparison(self, inputs):
+        return ReadingComparison(inputs)

@@ -2,19 +2,21 @@
 
 from shop_counts.evaluation import CountContender, CountsUnderTest
 
-from reading_density import metrics
+from nightshift.tasks.base import evaluation as base
+from reading_density.metrics import LOSS
 
 
 class ReadingContender(CountContender):
-    lower_is_better = metrics.LOWER_IS_BETTER
+    lower_is_better = (LOSS.name,)
 
 
 class ReadingsUnderTest(CountsUnderTest):
-    contender, metrics = ReadingContender, metrics
+    contender, metric = ReadingContender, LOSS
 
     def losses(self, scores):
         return scores.astype(float)
 
 
-def rows(config, features, fold, _):
-    return ReadingsUnderTest(config, fold.test, features.read(fold.test))
+class EvaluationTask(base.EvaluationTask):
+    def rows(self, config, features, fold, _):
+        return ReadingsUnderTest(config, fold.test, features.read(fold.test))

@@ -2,7 +2,8 @@
 
 from shop_counts.features import ShopFeatures
 
-from nightshift.tasks.protocol import FeatureDetails
+from nightshift.tasks.base import features as base
+from nightshift.tasks.base.features import FeatureDetails
 
 
 class ReadingFeatures(ShopFeatures):
@@ -14,4 +15,6 @@ class ReadingFeatures(ShopFeatures):
         return FeatureDetails({"numeric": self.setup.config.columns.readings, "categorical": []})
 
 
-features = ReadingFeatures
+class FeaturesTask(base.FeaturesTask):
+    def features(self, setup):
+        return ReadingFeatures(setup)

@@ -4,15 +4,16 @@ import numpy as np
 
 from nightshift.contracts import package
 from nightshift.tabular.inputs import FrameScorer
+from nightshift.tasks.base import release as base
 from nightshift.tasks.rows import select_slices
 
-WORST = 50.0
 
+class ReleaseTask(base.ReleaseTask):
+    worst = 50.0
 
-def losses(table, day, uris):
-    rows = table.read([day])
-    return [np.maximum(FrameScorer(uri, package.load(uri)).score(rows), 0).astype(float) for uri in uris]
+    def losses(self, table, day, uris):
+        rows = table.read([day])
+        return [np.maximum(FrameScorer(uri, package.load(uri)).score(rows), 0).astype(float) for uri in uris]
 
-
-def slices(table, day, columns):
-    return select_slices(table.read([day]), columns)
+    def slices(self, table, day, columns):
+        return select_slices(table.read([day]), columns)

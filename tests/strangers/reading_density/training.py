@@ -1,15 +1,15 @@
 """The rows that train and choose a model."""
 
-from shop_counts.training import CountRows, ShopRows, networks
+from shop_counts.training import CountRows, ShopRows
 
-from reading_density import density, metrics
+from nightshift.tasks.base import training as base
+from reading_density import density
+from reading_density.metrics import LOSS
 from reading_density.package import Readings
-
-__all__ = ["networks", "rows"]
 
 
 class ReadingSample(CountRows):
-    metrics = metrics
+    metric = LOSS
 
     def fit(self, name):
         return density.fit(self.spec(name), self.matrix)
@@ -25,4 +25,6 @@ class ReadingRows(ShopRows):
         return self.setup.features.read(days)
 
 
-rows = ReadingRows
+class TrainingTask(base.TrainingTask):
+    def rows(self, setup):
+        return ReadingRows(setup)

@@ -3,12 +3,14 @@
 import pandas as pd
 
 from nightshift.contracts.drift import Signal
-from nightshift.tasks.rows import RowsBesideReference
-from shop_counts import metrics, poisson
+from nightshift.tasks.base import drift as base
+from nightshift.tasks.rows import ReferenceComparison
+from shop_counts import poisson
+from shop_counts.metrics import LOSS
 
 
-class CountComparison(RowsBesideReference):
-    metrics = metrics
+class CountComparison(ReferenceComparison):
+    metric = LOSS
 
     def losses(self, rows):
         rows = rows.dropna(subset="label")
@@ -20,8 +22,10 @@ class CountComparison(RowsBesideReference):
         if promised and len(losses):
             reached = float(losses.mean())
             rise = reached - promised.value
-            reason = f"{self.metrics.TITLE} {reached:.3f} on new days, {promised.value:.3f} {promised.measured}."
+            reason = f"{self.metric.title} {reached:.3f} on new days, {promised.value:.3f} {promised.measured}."
             yield Signal(name="performance", value=rise, limit=limit, raised=rise > limit, reason=reason)
 
 
-comparison = CountComparison
+class DriftTask(base.DriftTask):
+    def comparison(self, inputs):
+        return CountComparison(inputs)

@@ -8,12 +8,12 @@ import numpy as np
 from nightshift import storage
 from nightshift.contracts import tables
 from nightshift.data.splits import Days, buffer_days, rows_of
-from nightshift.tasks.protocol import FeatureDetails, FeatureSetup
+from nightshift.tasks.base import features as base
 
 
 @dataclass(frozen=True)
-class ShopFeatures:
-    setup: FeatureSetup
+class ShopFeatures(base.DailyFeatures):
+    setup: base.FeatureSetup
 
     @property
     def windows(self):
@@ -29,7 +29,7 @@ class ShopFeatures:
         return {day: tables.write_partition(uri, day, self._computed(day), {}) for day, uri in missing.items()}
 
     def details(self, _):
-        return FeatureDetails({"numeric": [*self.windows, "promo"], "categorical": ["weekday"]})
+        return base.FeatureDetails({"numeric": [*self.windows, "promo"], "categorical": ["weekday"]})
 
     def _needed(self, day):
         return Days(day - timedelta(days=buffer_days(self.setup.config)), day)
@@ -45,4 +45,6 @@ class ShopFeatures:
         return rows.reset_index(drop=True)
 
 
-features = ShopFeatures
+class FeaturesTask(base.FeaturesTask):
+    def features(self, setup):
+        return ShopFeatures(setup)

@@ -1,13 +1,10 @@
-"""The name of the metric: the mean Poisson deviance."""
+"""The metric: the mean Poisson deviance."""
 
-PROMISE, TITLE = "poisson_deviance", "Poisson deviance"
-LOWER_IS_BETTER = (PROMISE,)
-GATES = ()
+from nightshift.tasks.base import metrics as base
+from nightshift.tasks.base.metrics import Direction, Metric
 
-
-def list_headline_metrics(_):
-    return {PROMISE: TITLE}
+LOSS = Metric("poisson_deviance", "Poisson deviance", Direction.LOWER, resample=True, is_headline=True)
 
 
-def list_summary_metrics(_):
-    return {PROMISE: PROMISE}
+class MetricsTask(base.MetricsTask):
+    metrics, promise = (LOSS,), LOSS.name

@@ -1,27 +1,30 @@
 """The rows on which forms of a graph are measured."""
 
-from types import SimpleNamespace
-
-import numpy as np
+from dataclasses import dataclass
 
 from nightshift.contracts import package
 from nightshift.data import splits
 from nightshift.models.tensors import by_name
 from nightshift.tabular.inputs import matrix
-from nightshift.tasks.tabular.optimization import engine_variants, reference
+from nightshift.tasks.base import optimization as base
 from shop_counts import poisson
 
-__all__ = ["engine_variants", "reference", "rows"]
+
+@dataclass(frozen=True)
+class CountOptimizationRows(base.OptimizationRows):
+    metric, batch_size = "Poisson deviance", 1024
+    counts: object
+
+    def quality(self, scores):
+        return -poisson.deviance(self.counts, scores)
+
+    def resample(self, scores):
+        return -poisson.resampled(self.counts, scores)
 
 
-def rows(config, features, uri, model, limit):
-    unseen = features.read(splits.fold(config, model.lineage.validation.last).test)
-    counts = unseen["label"].to_numpy(dtype=float)
-    measured = {
-        "decide": lambda scores: np.zeros(len(scores)),  # nothing
-        "quality": lambda scores: -poisson.deviance(counts, scores),
-        "resample": lambda scores: -poisson.resampled(counts, scores),
-    }
-    rows = SimpleNamespace(metric="Poisson deviance", many=1024, limit=limit, is_decidable=True, **measured)
-    rows.inputs = by_name(matrix(model.inputs, unseen))
-    return by_name(matrix(model.inputs, package.read_reference(uri))), rows
+class OptimizationTask(base.OptimizationTask):
+    def rows(self, config, features, uri, model, limit):
+        holdout = features.read(splits.fold(config, model.lineage.validation.last).test)
+        inputs, counts = by_name(matrix(model.inputs, holdout)), holdout["label"].to_numpy(dtype=float)
+        measured = CountOptimizationRows(inputs, limit, counts)
+        return by_name(matrix(model.inputs, package.read_reference(uri))), measured

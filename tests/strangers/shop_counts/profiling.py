@@ -1,16 +1,36 @@
 """The training as something that is measured."""
 
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 from nightshift import tasks
 from nightshift.contracts.profile import PhaseName
 from nightshift.models.tensors import by_name
+from nightshift.tasks.base import profiling as base
 
 
-def selected_fit(setup, model, phase):
-    with phase(PhaseName.READ):
-        sample, name = tasks.find(setup.config.task.kind).training.rows(setup).sample(setup.plan.test), model.selected
-    with phase(PhaseName.MATRIX):
-        inputs, kind = by_name(sample.matrix), model.candidates[name].kind
-    fit = {"fit": lambda: sample.fit(name), "brief": lambda: lambda: sample.fit(name)}
-    return SimpleNamespace(name=name, kind=kind, device="cpu", is_network=False, inputs=inputs, batch=1024, **fit)
+@dataclass(frozen=True)
+class CountFit(base.ProfiledFit):
+    batch_size, device, is_network = 1024, "cpu", False
+    sample: object
+
+    @property
+    def inputs(self):
+        return by_name(self.sample.matrix)
+
+    def fit(self):
+        return self.sample.fit(self.name)
+
+    def brief(self):
+        return self.fit
+
+
+class ProfilingTask(base.ProfilingTask):
+    def selected_fit(self, setup, model, phase):
+        with phase(PhaseName.READ):
+            sample, name = (
+                tasks.find(setup.config.task.kind).training.rows(setup).sample(setup.plan.test),
+                model.selected,
+            )
+        with phase(PhaseName.MATRIX):
+            assert len(sample.matrix)
+        return CountFit(name, model.candidates[name].kind, sample)

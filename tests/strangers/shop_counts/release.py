@@ -1,15 +1,16 @@
 """How wrong versions are about a day's counts."""
 
 from nightshift.tasks import rows
+from nightshift.tasks.base import release as base
 from shop_counts import poisson
 
-WORST = 10.0  # a deviance that counts as entirely wrong
 
+class ReleaseTask(base.ReleaseTask):
+    worst = 10.0  # a deviance that counts as entirely wrong
 
-def losses(table, day, uris):
-    counts, rates = rows.score_labeled_rows(table, day, uris)
-    return [poisson.deviances(counts, predicted) for predicted in rates]
+    def losses(self, table, day, uris):
+        counts, rates = rows.score_labeled_rows(table, day, uris)
+        return [poisson.deviances(counts, predicted) for predicted in rates]
 
-
-def slices(table, day, columns):
-    return rows.select_slices(rows.read_labeled(table, day), columns)
+    def slices(self, table, day, columns):
+        return rows.select_slices(rows.read_labeled(table, day), columns)

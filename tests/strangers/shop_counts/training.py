@@ -7,10 +7,12 @@ import numpy as np
 from nightshift.contracts.package import DecisionRule
 from nightshift.models.graph import Graph
 from nightshift.tabular import inputs
+from nightshift.tasks.base import training as base
+from nightshift.tasks.base.training import CandidateMetrics, TrainingSetup
 from nightshift.tasks.fitting import FitSpec
-from nightshift.tasks.protocol import CandidateMetrics, TrainingSetup
 from nightshift.tasks.rows import InputRows, require_labels
-from shop_counts import metrics, poisson
+from shop_counts import poisson
+from shop_counts.metrics import LOSS
 from shop_counts.package import ShopRates
 
 
@@ -18,7 +20,7 @@ from shop_counts.package import ShopRates
 class CountRows(InputRows):
     setup: TrainingSetup
     tolerance = 1e-5
-    metrics = metrics
+    metric = LOSS
 
     @property
     def counts(self):
@@ -34,12 +36,12 @@ class CountRows(InputRows):
     def losses(self, rates):
         return poisson.deviances(self.counts, rates)
 
-    def gap(self, fitted):
+    def export_error(self, fitted):
         return float(np.abs(Graph(fitted.graph).score(self.matrix) / fitted.predict(self.matrix) - 1).max())
 
     def measure(self, graph):
         loss = float(self.losses(Graph(graph).score(self.matrix)).mean())
-        return CandidateMetrics({self.metrics.PROMISE: loss}, DecisionRule(threshold=None))
+        return CandidateMetrics({self.metric.name: loss}, DecisionRule(threshold=None))
 
     def spec(self, name):
         task = self.setup.config.task
@@ -47,7 +49,7 @@ class CountRows(InputRows):
 
 
 @dataclass(frozen=True)
-class ShopRows:
+class ShopRows(base.TrainingRows):
     setup: TrainingSetup
     sample_class, inputs_class = CountRows, ShopRates
 
@@ -56,7 +58,7 @@ class ShopRows:
         seen = inputs.seen_in(rows, details["numeric"], details["categorical"])
         return self.sample_class(rows, fold.train, self.inputs_class(**dict(seen)), self.setup)
 
-    def unseen(self, fold, sample):
+    def holdout(self, fold, sample):
         return self.sample_class(self.read(fold.test), fold.test, sample.inputs, self.setup)
 
     def reference(self, sample, graph):
@@ -66,8 +68,6 @@ class ShopRows:
         return require_labels(self.setup.features.read(days), days)
 
 
-rows = ShopRows
-
-
-def networks(_):
-    return {}
+class TrainingTask(base.TrainingTask):
+    def rows(self, setup):
+        return ShopRows(setup)

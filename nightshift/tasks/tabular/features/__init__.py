@@ -13,7 +13,8 @@ from nightshift.contracts.online import Replay
 from nightshift.contracts.section import Row, TableBlock, TableColumn
 from nightshift.data.splits import Days, rows_of
 from nightshift.tabular import frames
-from nightshift.tasks.protocol import FeatureDetails, FeatureSetup
+from nightshift.tasks.base import features as base
+from nightshift.tasks.base.features import FeatureDetails, FeatureSetup
 from nightshift.tasks.tabular.features import core, workers
 from nightshift.tasks.tabular.features.job import ONE_PASS, TableFeatureJob
 
@@ -21,7 +22,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True)
-class WindowFeatures:
+class WindowFeatures(base.DailyFeatures):
     """Features over trailing windows.
 
     Attributes:
@@ -35,15 +36,12 @@ class WindowFeatures:
     dask: str
 
     def uri(self, day: date) -> str:
-        """Return where a day's partition lies."""
         return self.job.uri(day)
 
     def write(self, missing: dict[date, str]) -> dict[date, tables.Partition]:
-        """Compute and write the missing days, from the first to the last of them."""
         return write_days(self.job, missing, self.scratch, self.dask)
 
     def details(self, parts: list[tables.Partition]) -> FeatureDetails:
-        """Write the online state, replay a day through it, and describe the table."""
         state, replay = write_online(self.job, parts)
         numeric, categorical = core.numeric_inputs(self.job.config), self.job.config.columns.categorical
         return FeatureDetails(
@@ -59,16 +57,14 @@ class WindowFeatures:
         )
 
 
-def features(setup: FeatureSetup[TabularConfig]) -> WindowFeatures:
-    """Return what computes features, on the device of the step.
+class FeaturesTask(base.FeaturesTask):
+    """Features over trailing windows."""
 
-    Raises:
-        UserError: when the device's libraries are missing.
-    """
-    frames.backend(setup.device)  # refused now rather than after the first reading
-    return WindowFeatures(
-        TableFeatureJob(setup.config, setup.lake, setup.events, setup.device), setup.scratch, setup.dask
-    )
+    def features(self, setup: FeatureSetup[TabularConfig]) -> WindowFeatures:
+        frames.backend(setup.device)  # refused now rather than after the first reading
+        return WindowFeatures(
+            TableFeatureJob(setup.config, setup.lake, setup.events, setup.device), setup.scratch, setup.dask
+        )
 
 
 def write_online(job: TableFeatureJob, parts: list[tables.Partition]) -> tuple[str, Replay]:

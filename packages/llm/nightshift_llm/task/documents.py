@@ -1,4 +1,4 @@
-"""The tokenized texts of a fold: its training texts, and its unseen test texts."""
+"""The tokenized texts of a fold: its training texts, and the test texts held out."""
 
 from collections.abc import Sequence
 
@@ -54,7 +54,7 @@ def training_documents(rows: pd.DataFrame, fold: Fold) -> pd.DataFrame:
     return _require_some(rows_of(rows, fold.train), fold.train)
 
 
-def unseen_documents(rows: pd.DataFrame, fold: Fold, max_overlap: float) -> pd.DataFrame:
+def holdout_documents(rows: pd.DataFrame, fold: Fold, max_overlap: float) -> pd.DataFrame:
     """Return a fold's test texts that have nothing, or little, in common with its training texts.
 
     Args:

@@ -15,14 +15,16 @@ from nightshift.data.splits import Days, Fold
 from nightshift.items import bootstrap, shards
 from nightshift.items.tokens import Tokens
 from nightshift.tasks import trials
+from nightshift.tasks.base import evaluation as base
+from nightshift.tasks.base.evaluation import EvaluationReport
 from nightshift.tasks.classification.slices import split_thirds
-from nightshift.tasks.protocol import EvaluationReport
+from nightshift.tasks.metric_reports import list_measures
 from nightshift.tasks.trials import Contender, Gate, Trial
 from nightshift_llm.config import LanguageConfig
 from nightshift_llm.contracts.evaluation import LanguageEvaluation, LanguageSlice, Memorization
 from nightshift_llm.preprocessing import LanguagePreprocessing
 from nightshift_llm.task import documents, memorization, quality
-from nightshift_llm.task.metrics import LOWER_IS_BETTER, PROMISE, TITLE
+from nightshift_llm.task.metrics import BITS_PER_BYTE
 from nightshift_llm.task.scores import DocumentScorer, DocumentScores
 
 MIN_GROUPS = 20  # of the test texts, needed to decide: the bootstrap resamples groups
@@ -31,11 +33,11 @@ MIN_GROUPS = 20  # of the test texts, needed to decide: the bootstrap resamples 
 class LanguageContender(Contender):
     """A model version, measured on the test texts."""
 
-    lower_is_better = LOWER_IS_BETTER
+    lower_is_better = (BITS_PER_BYTE.name,)
 
 
 @dataclass(frozen=True)
-class DocumentsUnderTest:
+class DocumentsUnderTest(base.RowsUnderTest[LanguageContender]):
     """The test texts.
 
     Attributes:
@@ -57,15 +59,13 @@ class DocumentsUnderTest:
         return f"{len(self.rows)} test texts of {self.days}, {self.left_out} left out"
 
     def measure(self, uri: str, model: ModelPackage, candidate: str, version: int = 0) -> LanguageContender:
-        """Measure a candidate of the model at a URI."""
         scores = self._score(uri, model, candidate)
         measured = {"metrics": scores.bits_per_byte, "resamples": scores.resample(self._groups)}
         return LanguageContender.from_model(
-            model, version, **{name: {PROMISE: value} for name, value in measured.items()}
+            model, version, **{name: {BITS_PER_BYTE.name: value} for name, value in measured.items()}
         )
 
-    def misfit(self, ours: ModelPackage, model: ModelPackage) -> str:
-        """Return why a model cannot score the texts, the end of a sentence; empty when it can."""
+    def incompatibility(self, ours: ModelPackage, model: ModelPackage) -> str:
         is_fit = model.preprocessing.feature_settings == ours.preprocessing.feature_settings
         return "" if is_fit else "takes other tokens"
 
@@ -77,7 +77,6 @@ class DocumentsUnderTest:
         champion: LanguageContender | str,
         reference: LanguageContender | None,
     ) -> EvaluationReport:
-        """Judge a model and describe it."""
         challenger, scores = candidates[model.selected], self._score(uri, model, model.selected)
         memorized = self._measure_memorization(uri, model)
         verdict = trials.judge(challenger, champion, self._gate(challenger, memorized), reference)
@@ -106,15 +105,16 @@ class DocumentsUnderTest:
         return memorization.measure_memorization(scorer, self.training, test)
 
     def _gate(self, challenger: LanguageContender, memorized: Memorization | None) -> Gate:
-        limits, loss = self.config.evaluation, challenger.estimates()[PROMISE]
-        limit, floor, measures = limits.max_bits_per_byte, [], [quality.measure(loss, limits.max_bits_per_byte)]
+        limits, loss = self.config.evaluation, challenger.estimates()[BITS_PER_BYTE.name]
+        limit, floor = limits.max_bits_per_byte, []
+        measures = [*list_measures(challenger, [BITS_PER_BYTE], {BITS_PER_BYTE.name: limit})]
         if loss.value > limit:
-            floor = [f"{TITLE} {loss} is above {limit:g}."]
+            floor = [f"{BITS_PER_BYTE.title} {loss} is above {limit:g}."]
         if memorized:
             measures.append(quality.measure_memorized(memorized.shares[0], limits.max_memorized))
             floor += quality.refuse_memorized(memorized, limits.max_memorized)
         return Gate(
-            metric=PROMISE,
+            metric=BITS_PER_BYTE.name,
             tolerance=limits.tolerance,
             undecidable=[
                 *self._find_shortages(),
@@ -158,16 +158,14 @@ def slices(rows: pd.DataFrame, scores: DocumentScores) -> Iterator[LanguageSlice
             yield LanguageSlice(name=name, rows=int(mask.sum()), bits_per_byte=part.bits_per_byte)
 
 
-def rows(config: LanguageConfig, features: Table, fold: Fold, model: ModelPackage) -> DocumentsUnderTest:
-    """Return the test texts of a fold that have little in common with its training texts.
+class EvaluationTask(base.EvaluationTask):
+    """The test texts that have little in common with the training texts."""
 
-    Raises:
-        UserError: when there are none, or the features are of other tokens than the model takes.
-    """
-    shards.check(features, model.preprocessing)
-    table = features.read(Days(fold.train.first, fold.test.last))
-    unseen = documents.unseen_documents(table, fold, config.task.max_overlap)
-    left_out = len(splits.rows_of(table, fold.test)) - len(unseen)
-    length = model.preprocessing_as(LanguagePreprocessing).length
-    training = memorization.select_passages(splits.rows_of(table, fold.train), length)
-    return DocumentsUnderTest(config, fold.test, left_out, unseen, training)
+    def rows(self, config: LanguageConfig, features: Table, fold: Fold, model: ModelPackage) -> DocumentsUnderTest:
+        shards.check(features, model.preprocessing)
+        table = features.read(Days(fold.train.first, fold.test.last))
+        holdout = documents.holdout_documents(table, fold, config.task.max_overlap)
+        left_out = len(splits.rows_of(table, fold.test)) - len(holdout)
+        length = model.preprocessing_as(LanguagePreprocessing).length
+        training = memorization.select_passages(splits.rows_of(table, fold.train), length)
+        return DocumentsUnderTest(config, fold.test, left_out, holdout, training)

@@ -10,7 +10,8 @@ from nightshift import storage
 from nightshift.contracts import tables
 from nightshift.contracts.tables import Partition
 from nightshift.runtime.step import log
-from nightshift.tasks.protocol import FeatureDetails, FeatureSetup
+from nightshift.tasks.base import features as base
+from nightshift.tasks.base.features import FeatureDetails, FeatureSetup
 from nightshift_llm.config import LanguageConfig
 from nightshift_llm.task import documents
 from nightshift_llm.task.tokens import ByteTokenizer, load_tokenizer
@@ -19,7 +20,7 @@ CARRIED = ("source", "license", "group")  # where the use case has them
 
 
 @dataclass(frozen=True)
-class DocumentFeatures:
+class DocumentFeatures(base.DailyFeatures):
     """The texts of each day as tokens.
 
     Columns: `event_id`, `event_time`, what is carried, `content` (hash of the tokens), `tokens` (numbers, little-endian
@@ -30,17 +31,14 @@ class DocumentFeatures:
     tokenizer: ByteTokenizer
 
     def uri(self, day: date) -> str:
-        """Return where a day's partition lies: its name is a hash of the texts and of the tokenizer."""
         made_from = [*self.tokenizer.key, self._columns, self.setup.events.partition(day).sha256]
         key = storage.fingerprint(made_from)
         return tables.partition_uri(self.setup.lake, self.setup.config.name, "features", day, key)
 
     def write(self, missing: dict[date, str]) -> dict[date, Partition]:
-        """Make and write the missing days."""
         return {day: self._write_day(day, uri) for day, uri in missing.items()}
 
     def details(self, _: list[Partition]) -> FeatureDetails:
-        """Describe the table: the preprocessing of a model."""
         seen = documents.describe_preprocessing(self.setup.config.task, self.tokenizer)
         return FeatureDetails({"seen": seen.feature_settings})
 
@@ -63,10 +61,8 @@ class DocumentFeatures:
         return tables.write_partition(uri, day, rows, {})
 
 
-def features(setup: FeatureSetup[LanguageConfig]) -> DocumentFeatures:
-    """Return what makes tokens of texts.
+class FeaturesTask(base.FeaturesTask):
+    """The token ids of each text."""
 
-    Raises:
-        UserError: when the tokenizer cannot be read.
-    """
-    return DocumentFeatures(setup, load_tokenizer(setup.config.task))
+    def features(self, setup: FeatureSetup[LanguageConfig]) -> DocumentFeatures:
+        return DocumentFeatures(setup, load_tokenizer(setup.config.task))

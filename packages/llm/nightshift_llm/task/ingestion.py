@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy.typing as npt
 
 from nightshift.items import texts
+from nightshift.tasks.base import ingestion as base
 from nightshift.tasks.texts.ingestion import find_faults
 from nightshift_llm.config import LanguageConfig, LanguageTaskConfig
 from nightshift_llm.task import chats
@@ -17,30 +18,28 @@ if TYPE_CHECKING:
 RUN = 4  # words that a text should not repeat
 
 
-def faults(typed: "pd.DataFrame", config: LanguageConfig) -> "pd.Series":
-    """Return for each row the rule that rejects its text, or null."""
-    reasons, task = find_faults(typed["text"], config.task.max_characters), config.task
-    readable = typed.loc[reasons.isna(), "text"]
-    reasons[readable.index] = readable.map(lambda text: judge_quality(text, task)).astype(object)
-    return reasons
+class IngestionTask(base.IngestionTask):
+    """The rules for texts that are worth learning."""
 
+    def faults(self, typed: "pd.DataFrame", config: LanguageConfig) -> "pd.Series":
+        reasons, task = find_faults(typed["text"], config.task.max_characters), config.task
+        readable = typed.loc[reasons.isna(), "text"]
+        reasons[readable.index] = readable.map(lambda text: judge_quality(text, task)).astype(object)
+        return reasons
 
-def near_duplicates(contents: "pd.Series", config: LanguageConfig) -> "npt.NDArray[np.bool_]":
-    """Return which of a day's valid texts are near duplicates of earlier ones, (n,); none if the config is silent."""
-    if config.task.chat:  # the JSON around the messages is the same in all
-        contents = contents.map(_read_messages)
-    return texts.find_repeats(contents, config.task.near_duplicates)
+    def near_duplicates(self, contents: "pd.Series", config: LanguageConfig) -> "npt.NDArray[np.bool_]":
+        if config.task.chat:  # the JSON around the messages is the same in all
+            contents = contents.map(_read_messages)
+        return texts.find_repeats(contents, config.task.near_duplicates)
+
+    def rules(self, config: LanguageConfig) -> dict[str, object]:
+        names = {"chat", "min_characters", "max_characters", "max_repetition", "max_symbols", "near_duplicates"}
+        return config.task.model_dump(include=names)
 
 
 def _read_messages(text: str) -> str:
     """Return the messages of a chat without the system's, which many chats share."""
     return "\n".join(message.content for message in chats.parse_chat(text) if message.role != "system")
-
-
-def rules(config: LanguageConfig) -> dict[str, object]:
-    """Return the settings that decide which rows are valid, besides columns and time zone."""
-    names = {"chat", "min_characters", "max_characters", "max_repetition", "max_symbols", "near_duplicates"}
-    return config.task.model_dump(include=names)
 
 
 def judge_quality(text: str, task: LanguageTaskConfig) -> str | None:

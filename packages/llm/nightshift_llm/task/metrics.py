@@ -1,17 +1,12 @@
 """The metric of language models: bits per byte of text, independent of the tokenizer."""
 
-from nightshift_llm.config import LanguageConfig
+from nightshift.tasks.base import metrics as base
+from nightshift.tasks.base.metrics import Direction, Metric
 
-PROMISE, TITLE = "bits_per_byte", "Bits per byte"
-LOWER_IS_BETTER: tuple[str, ...] = (PROMISE,)
-GATES: tuple[str, ...] = ()
-
-
-def list_headline_metrics(_: LanguageConfig) -> dict[str, str]:
-    """Return which metrics are shown -> what they are called."""
-    return {PROMISE: TITLE}
+BITS_PER_BYTE = Metric("bits_per_byte", "Bits per byte", Direction.LOWER, resample=True, is_headline=True)
 
 
-def list_summary_metrics(_: LanguageConfig) -> dict[str, str]:
-    """Return all metrics -> what the run's summary calls them: the same."""
-    return {PROMISE: PROMISE}
+class MetricsTask(base.MetricsTask):
+    """Bits per byte."""
+
+    metrics, promise = (BITS_PER_BYTE,), BITS_PER_BYTE.name

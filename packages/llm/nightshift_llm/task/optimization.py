@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from nightshift.items import bootstrap, shards
 from nightshift.models.graph import Graph
 from nightshift.models.tensors import Tensors, by_name
 from nightshift.runtime.errors import UserError, require_extra
+from nightshift.tasks.base import optimization as base
 from nightshift.tasks.classification.drift_reference import KEYS, REFERENCE
 from nightshift.tasks.classification.optimization import SAMPLE
 from nightshift_llm.config import LanguageConfig
@@ -33,37 +34,23 @@ Scores = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class DocumentOptimizationRows:
+class DocumentOptimizationRows(base.OptimizationRows):
     """Rows of the validation texts.
 
     Attributes:
         scorer: of the model.
         texts: of the features table.
-        limit: bits per byte that a form may lose, at the high end of the interval.
     """
 
     metric: ClassVar = "bits per byte"
-    many: ClassVar = 8
-    is_decidable: ClassVar = True
+    batch_size: ClassVar = 8
     scorer: DocumentScorer
     texts: pd.DataFrame
-    limit: float
-
-    @property
-    def inputs(self) -> Tensors:
-        """What the graph takes of the validation texts."""
-        return by_name(self._rows[0])
-
-    def decide(self, scores: Scores) -> npt.NDArray[Any]:
-        """Return that nothing is decided by scores."""
-        return np.zeros(len(scores))
 
     def quality(self, scores: Scores) -> float:
-        """Return the negative bits per byte, so that higher is better."""
         return -self._sum_up(scores).bits_per_byte
 
     def resample(self, scores: Scores) -> Floats:
-        """Return the same of every resample."""
         return -self._sum_up(scores).resample(bootstrap.groups(self.texts))
 
     def _sum_up(self, scores: Scores) -> DocumentScores:
@@ -74,16 +61,44 @@ class DocumentOptimizationRows:
         return documents.cut_rows(documents.read_tokens(self.texts), self.scorer.preprocessing)
 
 
-def rows(
-    config: LanguageConfig, features: Table, uri: str, model: ModelPackage, limit: float
-) -> tuple[Tensors, DocumentOptimizationRows]:
-    """Return a sample of training texts' rows, and the validation texts."""
-    train, scorer = model.lineage.train, DocumentScorer.open(uri, model)
-    seen = features.read(Days(train.first, train.last))
-    some = documents.read_tokens(seen.iloc[:: -(-len(seen) // SAMPLE)])
-    sample, _ = documents.cut_rows(some, scorer.preprocessing)
-    unseen = _read_validation_texts(config, features, model)
-    return by_name(sample), DocumentOptimizationRows(scorer, unseen, limit)
+class OptimizationTask(base.OptimizationTask):
+    """Bits per byte on the validation texts, of graphs and of GGUF files."""
+
+    def rows(
+        self, config: LanguageConfig, features: Table, uri: str, model: ModelPackage, limit: float
+    ) -> tuple[Tensors, DocumentOptimizationRows]:
+        train, scorer = model.lineage.train, DocumentScorer.open(uri, model)
+        seen = features.read(Days(train.first, train.last))
+        some = documents.read_tokens(seen.iloc[:: -(-len(seen) // SAMPLE)])
+        sample, _ = documents.cut_rows(some, scorer.preprocessing)
+        holdout = _read_validation_texts(config, features, model)
+        inputs = by_name(documents.cut_rows(documents.read_tokens(holdout), scorer.preprocessing)[0])
+        return by_name(sample), DocumentOptimizationRows(inputs, limit, scorer, holdout)
+
+    def reference(self, features: Table, uri: str, model: ModelPackage, graph: Graph) -> pd.DataFrame:
+        sample, days = package.read_reference(uri), model.lineage.reference
+        assert days is not None
+        rows = features.read(Days(days.first, days.last))
+        kept, known = (pd.MultiIndex.from_frame(frame[KEYS]) for frame in (sample, rows))
+        opened = DocumentScorer.open(uri, model)
+        scorer = DocumentScorer(graph, model.preprocessing_as(LanguagePreprocessing), opened.byte_lengths)
+        return scores.describe(scorer, rows[known.isin(kept)], REFERENCE)
+
+    def engine_variants(
+        self, config: LanguageConfig, features: Table, uri: str, model: ModelPackage, folder: Path
+    ) -> list[EngineVariant]:
+        wanted = config.optimization.weight_types
+        if not wanted:
+            return []
+        try:
+            with require_extra("optimization.weight_types", "engine", "packages/llm"):
+                from nightshift_llm.task import engine
+            tokenizer, texts = open_tokenizer(uri, model), _read_validation_texts(config, features, model)
+            every = -(-len(texts) // JUDGED)
+            judged = [tokenizer.decode(document) for document in documents.read_tokens(texts.iloc[::every])]
+            return engine.write_variants(config.optimization, uri, model, list(filter(None, judged)), folder)
+        except UserError as error:  # the model scores all the same
+            return [EngineVariant.missing(name, f"{error}.") for name in wanted]
 
 
 def _read_validation_texts(config: LanguageConfig, features: Table, model: ModelPackage) -> pd.DataFrame:
@@ -95,33 +110,4 @@ def _read_validation_texts(config: LanguageConfig, features: Table, model: Model
     shards.check(features, model.preprocessing)
     fold = splits.fold(config, model.lineage.validation.last)
     table = features.read(Days(fold.train.first, fold.test.last))
-    return documents.unseen_documents(table, fold, config.task.max_overlap)
-
-
-def reference(features: Table, uri: str, model: ModelPackage, graph: Graph) -> pd.DataFrame:
-    """Return the texts of the model's sample, as a form scores them."""
-    sample, days = package.read_reference(uri), model.lineage.reference
-    assert days is not None
-    rows = features.read(Days(days.first, days.last))
-    kept, known = (pd.MultiIndex.from_frame(frame[KEYS]) for frame in (sample, rows))
-    opened = DocumentScorer.open(uri, model)
-    scorer = DocumentScorer(graph, model.preprocessing_as(LanguagePreprocessing), opened.byte_lengths)
-    return scores.describe(scorer, rows[known.isin(kept)], REFERENCE)
-
-
-def engine_variants(
-    config: LanguageConfig, features: Table, uri: str, model: ModelPackage, folder: Path
-) -> list[EngineVariant]:
-    """Write the weights in F16 and in the types of the config, and have those judged on the validation texts."""
-    wanted = config.optimization.weight_types
-    if not wanted:
-        return []
-    try:
-        with require_extra("optimization.weight_types", "engine", "packages/llm"):
-            from nightshift_llm.task import engine
-        tokenizer, texts = open_tokenizer(uri, model), _read_validation_texts(config, features, model)
-        every = -(-len(texts) // JUDGED)
-        judged = [tokenizer.decode(document) for document in documents.read_tokens(texts.iloc[::every])]
-        return engine.write_variants(config.optimization, uri, model, list(filter(None, judged)), folder)
-    except UserError as error:  # the model scores all the same
-        return [EngineVariant.missing(name, f"{error}.") for name in wanted]
+    return documents.holdout_documents(table, fold, config.task.max_overlap)

@@ -5,21 +5,15 @@ from typing import Any
 
 from nightshift.contracts.section import Block, Estimate, Fact, Row, TableBlock, TableColumn, Text
 from nightshift.contracts.verdict import Measure
-from nightshift.stats.comparison import BootstrapEstimate
 from nightshift.tasks.markdown import items, page, strong, table
+from nightshift.tasks.metric_reports import describe_highlight, render_metrics, tabulate_metrics
 from nightshift.tasks.model_cards import identity
 from nightshift.tasks.trials import Trial
 from nightshift_llm.contracts.evaluation import LanguageEvaluation, Memorization, MemorizedShare
-from nightshift_llm.task.metrics import PROMISE, TITLE
+from nightshift_llm.task.metrics import BITS_PER_BYTE
 
 SHOWN = 10
 NOTE = "Brackets: 95 % intervals, from a bootstrap of the test texts by group."
-
-
-def measure(loss: BootstrapEstimate, limit: float) -> Measure:
-    """Return bits per byte as a measure of the verdict."""
-    interval = (loss.low, loss.high)
-    return Measure(name=PROMISE, value=loss.value, limit=limit, interval=interval, higher_is_better=False)
 
 
 def measure_memorized(share: MemorizedShare, limit: float | None) -> Measure:
@@ -48,10 +42,7 @@ def explain_unmeasured(memorized: Memorization | None, limit: float | None) -> l
 
 def highlights(trial: Trial[Any], figures: LanguageEvaluation) -> Iterator[Fact]:
     """Yield the headline facts."""
-    rival = trial.rival
-    theirs = f", champion {rival.value(PROMISE):.3f}" if rival else ""
-    value = _estimate(trial.challenger.estimates()[PROMISE])
-    yield Fact(label=TITLE, value=value, format="score", note=f"{trial.model.selected}{theirs}")
+    yield describe_highlight(trial, BITS_PER_BYTE)
     left_out = f"{figures.left_out:,} more left out, which have too much in common with training texts"
     yield Fact(label="Test texts", value=figures.test.rows, format="count", note=left_out)
     yield Fact(label="Test bytes", value=figures.bytes, format="count")
@@ -59,18 +50,10 @@ def highlights(trial: Trial[Any], figures: LanguageEvaluation) -> Iterator[Fact]
 
 def blocks(trial: Trial[Any], figures: LanguageEvaluation) -> Iterator[Block]:
     """Yield the details: candidates and champion, then slices of the texts."""
-    columns = [TableColumn(title="Candidate"), TableColumn(title=TITLE, format="score")]
-    rows = [
-        Row(cells=[name, _estimate(candidate.estimates()[PROMISE])], tag="selected" if is_selected else "")
-        for name, candidate in trial.candidates.items()
-        for is_selected in [name == trial.model.selected]
-    ]
-    if trial.rival:
-        cells = [f"champion, version {trial.rival.version}", _estimate(trial.rival.estimates()[PROMISE])]
-        rows.append(Row(cells=cells))
-    yield TableBlock(title="Metrics on the test days", columns=columns, rows=rows, is_key=True)
+    yield tabulate_metrics(trial, [BITS_PER_BYTE], BITS_PER_BYTE)
     yield Text(sentences=[NOTE, "Bits of all texts divided by their bytes: lower is better."], is_fine_print=True)
-    columns = [TableColumn(title="Part"), TableColumn(title="Texts", format="count"), columns[1]]
+    columns = [TableColumn(title="Part"), TableColumn(title="Texts", format="count")]
+    columns.append(TableColumn(title=BITS_PER_BYTE.title, format=BITS_PER_BYTE.format))
     parts = [Row(cells=[part.name, part.rows, part.bits_per_byte]) for part in figures.slices]
     yield TableBlock(title="Parts of the test texts", columns=columns, rows=parts, shown=SHOWN)
     if figures.memorization:
@@ -91,10 +74,6 @@ def _show_memorization(memorized: Memorization) -> Iterator[Block]:
 
 def render_card(trial: Trial[Any], figures: LanguageEvaluation) -> str:
     """Write the model card, in Markdown; after Mitchell et al., 2019."""
-    measured = [
-        (strong(name) if name == trial.model.selected else name, str(candidate.estimates()[PROMISE]))
-        for name, candidate in trial.candidates.items()
-    ]
     parts = [(part.name, f"{part.rows:,}", f"{part.bits_per_byte:.3f}") for part in figures.slices]
     protocol = trial.config.protocol
     limits = [
@@ -104,9 +83,9 @@ def render_card(trial: Trial[Any], figures: LanguageEvaluation) -> str:
     ]
     sections = {
         "Model": identity(trial.model, trial.config, defaults="recipe"),
-        "Metrics on the test days": [*table(("Candidate", TITLE), measured), "", NOTE],
+        "Metrics on the test days": [*render_metrics(trial, [BITS_PER_BYTE]), "", NOTE],
         "Verdict": items([strong(trial.verdict.decision), *trial.verdict.reasons]),
-        "Parts": table(("Part", "Texts", TITLE), parts),
+        "Parts": table(("Part", "Texts", BITS_PER_BYTE.title), parts),
         "Memorized passages": _tabulate_memorization(figures.memorization),
         "Limits": items(limits),
     }
@@ -121,7 +100,3 @@ def _tabulate_memorization(memorized: Memorization | None) -> list[str]:
         for part in memorized.shares
     ]
     return table(("Texts", "Passages", "Memorized"), rows)
-
-
-def _estimate(estimate: BootstrapEstimate) -> Estimate:
-    return Estimate(value=estimate.value, low=estimate.low, high=estimate.high)

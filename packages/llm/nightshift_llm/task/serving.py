@@ -2,7 +2,7 @@
 
 from nightshift.registry import Version
 from nightshift.runtime.progress import Patience
-from nightshift.tasks import base
+from nightshift.tasks.base import serving as base
 from nightshift_llm.local import engine
 
 

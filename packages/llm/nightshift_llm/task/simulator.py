@@ -5,11 +5,14 @@ from datetime import date
 import pandas as pd
 
 from nightshift.config.texts import TextSimulator
+from nightshift.tasks.base import ingestion as base
 from nightshift.tasks.texts import simulator
 
-COLUMNS: tuple[str, ...] = ("text_id", "time", "text", "author", "source")
 
+class SimulationTask(base.SimulationTask):
+    """The texts of `nightshift.tasks.texts.simulator`, with their class as source."""
 
-def day(config: TextSimulator, on: date, _: date | None = None) -> pd.DataFrame:
-    """Make one day's texts, in order of time; see `nightshift.tasks.texts.simulator`."""
-    return simulator.day(config, on).rename(columns={"label": "source"})
+    columns = ("text_id", "time", "text", "author", "source")
+
+    def day(self, config: TextSimulator, on: date, labels_due: date | None = None) -> pd.DataFrame:
+        return simulator.SimulationTask().day(config, on).rename(columns={"label": "source"})

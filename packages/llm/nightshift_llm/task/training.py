@@ -13,15 +13,16 @@ from nightshift.contracts.package import Datatype, DecisionRule, Signature, Tens
 from nightshift.data.splits import Days, Fold, Plan, describe
 from nightshift.items import shards
 from nightshift.models.graph import Graph
+from nightshift.tasks.base import training as base
+from nightshift.tasks.base.training import CandidateMetrics, TrainingSetup
 from nightshift.tasks.classification import drift_reference
 from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.classification.training import TOLERANCE
 from nightshift.tasks.fitting import Fitted
-from nightshift.tasks.protocol import CandidateMetrics, TrainingSetup
 from nightshift_llm.config import LanguageConfig, LanguageTaskConfig
 from nightshift_llm.preprocessing import LanguagePreprocessing
 from nightshift_llm.task import candidates, documents, scores
-from nightshift_llm.task.metrics import PROMISE
+from nightshift_llm.task.metrics import BITS_PER_BYTE
 from nightshift_llm.task.scores import DocumentScorer
 from nightshift_llm.task.tokens import FILE, ByteTokenizer, load_tokenizer
 
@@ -29,7 +30,7 @@ CHECKED = 32  # texts on which an exported graph is compared with its network
 
 
 @dataclass(frozen=True)
-class DocumentSample:
+class DocumentSample(base.Sample):
     """Texts that train.
 
     Attributes:
@@ -44,50 +45,32 @@ class DocumentSample:
 
     @property
     def window(self) -> FoldWindow:
-        """Their days, and how many there are."""
         return describe(self.rows, self.days)
 
     @property
     def signature(self) -> Signature:
-        """The signature of every graph."""
         return Signature.of_scores(Tensor.of_rows(Datatype.INT32, self.setting.task.length + 1))
 
     @cached_property
     def preprocessing(self) -> LanguagePreprocessing:
-        """The preprocessing from texts to a graph's input."""
         return documents.describe_preprocessing(self.setting.task, self.tokenizer)
 
     @property
     def files(self) -> Mapping[str, bytes]:
-        """The files of a package besides its graphs: the tokenizer."""
         return {FILE: self.tokenizer.content}
 
     @property
-    def constant(self) -> list[str]:
-        """Inputs that are the same in every row: none that has a name."""
-        return []
-
-    @property
-    def unlearned_classes(self) -> list[str]:
-        """Names of classes that no row has: none."""
-        return []
-
-    @property
     def tolerance(self) -> float:
-        """The tolerance between the scores of a candidate's graph and its network, in bits per byte."""
         return TOLERANCE
 
     def check(self) -> None:
-        """Validate the parameters with each recipe."""
         for name in self.setting.task.candidates:
             candidates.recipe(self.setting.task, name)
 
     def fit(self, name: str) -> Fitted:
-        """Fit a candidate of the config."""
         return candidates.fit(self.setting, name, self.rows)
 
-    def gap(self, fitted: Fitted) -> float:
-        """Return the largest difference between the scores of a graph and its network on some of the texts."""
+    def export_error(self, fitted: Fitted) -> float:
         some = documents.read_tokens(self.rows.iloc[:: -(-len(self.rows) // CHECKED)])
         rows, _ = documents.cut_rows(some, self.preprocessing)
         return float(np.abs(self.scorer(fitted.graph).score_rows(rows) - fitted.predict(rows)).max())
@@ -103,7 +86,7 @@ class DocumentSample:
 
 
 @dataclass(frozen=True)
-class UnseenDocuments:
+class DocumentHoldout(base.Holdout):
     """Texts that no candidate was fitted on.
 
     Attributes:
@@ -118,17 +101,15 @@ class UnseenDocuments:
 
     @property
     def window(self) -> FoldWindow:
-        """Their days, and how many there are."""
         return describe(self.rows, self.days)
 
     def measure(self, graph: bytes) -> CandidateMetrics:
-        """Measure a candidate, which decides nothing."""
         scored = self.sample.scorer(graph).score(documents.read_tokens(self.rows))
-        return CandidateMetrics({PROMISE: scored.bits_per_byte}, DecisionRule(threshold=None))
+        return CandidateMetrics({BITS_PER_BYTE.name: scored.bits_per_byte}, DecisionRule(threshold=None))
 
 
 @dataclass(frozen=True)
-class DocumentRows:
+class DocumentRows(base.TrainingRows[DocumentSample]):
     """The texts of a training.
 
     Attributes:
@@ -142,34 +123,27 @@ class DocumentRows:
     rows: pd.DataFrame
 
     def sample(self, fold: Fold) -> DocumentSample:
-        """Return the training texts of a fold."""
         return DocumentSample(self.setting, documents.training_documents(self.rows, fold), fold.train)
 
-    def unseen(self, fold: Fold, sample: DocumentSample) -> UnseenDocuments:
-        """Return the test texts of a fold."""
-        unseen = documents.unseen_documents(self.rows, fold, self.setting.task.max_overlap)
-        return UnseenDocuments(sample, unseen, fold.test)
+    def holdout(self, fold: Fold, sample: DocumentSample) -> DocumentHoldout:
+        holdout = documents.holdout_documents(self.rows, fold, self.setting.task.max_overlap)
+        return DocumentHoldout(sample, holdout, fold.test)
 
     def reference(self, sample: DocumentSample, graph: bytes) -> tuple[pd.DataFrame, Window]:
-        """Return texts of the days before the training that no network was fitted on; see `scores.describe`."""
         days = self.plan.before
-        unseen = drift_reference.unseen(self.rows, self.plan, sample.rows, self.setting.task.seed)
-        frame = scores.describe(sample.scorer(graph), unseen, drift_reference.REFERENCE)
+        holdout = drift_reference.draw_holdout(self.rows, self.plan, sample.rows, self.setting.task.seed)
+        frame = scores.describe(sample.scorer(graph), holdout, drift_reference.REFERENCE)
         return frame, Window(first=days.first, last=days.last, rows=len(frame))
 
 
-def rows(setup: TrainingSetup[LanguageConfig]) -> DocumentRows:
-    """Read the texts of a training.
+class TrainingTask(base.TrainingTask):
+    """Networks that predict the next token."""
 
-    Raises:
-        UserError: when the features are of another tokenizer.
-    """
-    task, plan = setup.config.task, setup.plan
-    shards.check(setup.features, documents.describe_preprocessing(task, load_tokenizer(task)))
-    table = setup.features.read(Days(plan.validation.train.first, plan.test.train.last))
-    return DocumentRows(Setting(task, setup.device, setup.checkpoints), plan, table)
+    def rows(self, setup: TrainingSetup[LanguageConfig]) -> DocumentRows:
+        task, plan = setup.config.task, setup.plan
+        shards.check(setup.features, documents.describe_preprocessing(task, load_tokenizer(task)))
+        table = setup.features.read(Days(plan.validation.train.first, plan.test.train.last))
+        return DocumentRows(Setting(task, setup.device, setup.checkpoints), plan, table)
 
-
-def networks(task: LanguageTaskConfig) -> Mapping[str, ConfigSection]:
-    """Return the candidates that several processes train together: all of them."""
-    return task.candidates
+    def networks(self, task: LanguageTaskConfig) -> Mapping[str, ConfigSection]:
+        return task.candidates

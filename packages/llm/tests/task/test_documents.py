@@ -45,10 +45,10 @@ def test_overlap_is_the_share_of_parts_that_training_has_too(text, share):
 def test_test_texts_that_are_known_or_mostly_known_are_left_out():
     mixed = OLD[:200] + NEW[:100]
     rows = table(("2024-03-01", OLD), ("2024-03-02", OLD), ("2024-03-02", mixed), ("2024-03-02", NEW))
-    assert documents.unseen_documents(rows, FOLD, 0.5).index.tolist() == [3]
-    assert documents.unseen_documents(rows, FOLD, 0.7).index.tolist() == [2, 3]
+    assert documents.holdout_documents(rows, FOLD, 0.5).index.tolist() == [3]
+    assert documents.holdout_documents(rows, FOLD, 0.7).index.tolist() == [2, 3]
     with pytest.raises(UserError, match="no texts are left"):
-        documents.unseen_documents(rows[:2], FOLD, 0.5)
+        documents.holdout_documents(rows[:2], FOLD, 0.5)
 
 
 def test_a_long_text_takes_several_rows_and_a_short_one_is_filled_up():

@@ -26,7 +26,7 @@ GOOD = "It was the night shift that kept the models fresh, and nobody noticed."
     ],
 )
 def test_each_rule_rejects_what_it_names(text, rule):
-    reasons = ingestion.faults(pd.DataFrame({"text": [text]}), parse(config(max_characters=1000)))
+    reasons = ingestion.IngestionTask().faults(pd.DataFrame({"text": [text]}), parse(config(max_characters=1000)))
     assert reasons.tolist() == [rule]
 
 
@@ -43,13 +43,17 @@ def test_each_rule_rejects_what_it_names(text, rule):
     ids=["chat", "no answer", "unknown role", "no list", "no JSON", "repetitive answer"],
 )
 def test_of_chats_messages_are_judged(text, rule):
-    assert ingestion.faults(pd.DataFrame({"text": [text]}), parse(config(chat=True))).tolist() == [rule]
+    assert ingestion.IngestionTask().faults(pd.DataFrame({"text": [text]}), parse(config(chat=True))).tolist() == [rule]
 
 
 def test_near_duplicates_are_found_where_the_config_asks():
     texts = pd.Series([GOOD, GOOD.upper() + "!", "Something else entirely happened on that day."])
-    assert not ingestion.near_duplicates(texts, parse(config())).any()
-    assert ingestion.near_duplicates(texts, parse(config(near_duplicates=0.8))).tolist() == [False, True, False]
+    assert not ingestion.IngestionTask().near_duplicates(texts, parse(config())).any()
+    assert ingestion.IngestionTask().near_duplicates(texts, parse(config(near_duplicates=0.8))).tolist() == [
+        False,
+        True,
+        False,
+    ]
 
 
 def test_chats_that_share_a_system_prompt_are_no_near_duplicates():
@@ -57,6 +61,6 @@ def test_chats_that_share_a_system_prompt_are_no_near_duplicates():
     questions = [("user", "When do you open on Sundays?"), ("user", "Is there any rye bread left this morning?")]
     contents = pd.Series([chat(prompt, question, ("assistant", "At six.")) for question in (*questions, questions[0])])
 
-    repeats = ingestion.near_duplicates(contents, parse(config(chat=True, near_duplicates=0.7)))
+    repeats = ingestion.IngestionTask().near_duplicates(contents, parse(config(chat=True, near_duplicates=0.7)))
 
     assert repeats.tolist() == [False, False, True]

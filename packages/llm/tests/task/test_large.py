@@ -26,7 +26,7 @@ from nightshift.models.weights import LargeGraph, WeightFile, divide, identify
 from nightshift.runtime.errors import UserError
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.triton.repository import PublishRequest, publish
-from nightshift.tasks.protocol import TrainingSetup
+from nightshift.tasks.base.training import TrainingSetup
 from nightshift_llm.recipes.llama import Llama, LlamaParameters
 from nightshift_llm.task import candidates, documents, onnx_export, training
 from nightshift_llm.task.scores import DocumentScorer
@@ -222,7 +222,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     setup: TrainingSetup[Any] = TrainingSetup(context.config, context.plan, context.features, context.device)
     models = {}
     for name, in_graph in (("whole", 1 << 30), ("model", IN_GRAPH)):
-        rows = training.rows(setup)
+        rows = training.TrainingTask().rows(setup)
         result = core.train(setup, replace(rows, setting=replace(rows.setting, in_graph=in_graph)), "code")
         uri = str(night.folder / name)
         models[name] = package.save(uri, result.package, result.graphs, result.reference, result.files)

@@ -103,11 +103,11 @@ def test_a_model_of_other_tokens_is_no_rival_and_takes_none_of_the_features(
     model = package.load(str(night.folder / "model"))
     other = model.model_copy(update={"preprocessing": model.preprocessing.model_copy(update=difference)})
     fold = splits.plan(parse(night.config), date.fromisoformat(SECOND)).test
-    rows = documents_under_test.rows(parse(night.config), features(night), fold, model)
-    assert rows.misfit(model, other) == "takes other tokens"
-    assert rows.misfit(model, model) == ""
+    rows = documents_under_test.EvaluationTask().rows(parse(night.config), features(night), fold, model)
+    assert rows.incompatibility(model, other) == "takes other tokens"
+    assert rows.incompatibility(model, model) == ""
     with pytest.raises(UserError, match=r"the features are of .*; train again"):
-        documents_under_test.rows(parse(night.config), features(night), fold, other)
+        documents_under_test.EvaluationTask().rows(parse(night.config), features(night), fold, other)
 
 
 def test_the_evaluation_gives_bits_per_byte_of_all_texts_and_of_parts_of_them(night: Night) -> None:
@@ -232,17 +232,19 @@ def test_a_model_that_cannot_be_converted_scores_without_a_file_for_engines(nigh
     config = parse(night.config | {"optimization": {"weight_types": ["Q8_0"]}})
     model = package.load(str(night.folder / "model"))
     bare = model.model_copy(update={"files": [file for file in model.files if file.name == "tokenizer.json"]})
-    (variant,) = language.engine_variants(config, features(night), str(night.folder / "model"), bare, tmp_path)
+    (variant,) = language.OptimizationTask().engine_variants(
+        config, features(night), str(night.folder / "model"), bare, tmp_path
+    )
     assert (variant.name, variant.decision, variant.file) == ("Q8_0", "undecided", None)
     assert "is missing" in variant.reasons[0]
 
 
 def test_a_release_weighs_every_text_of_a_day(nights: tuple[Night, Night]) -> None:
     uris = [str(night.folder / "model") for night in nights]
-    weak, strong = release.losses(features(nights[1]), date.fromisoformat(SECOND), uris)
+    weak, strong = release.ReleaseTask().losses(features(nights[1]), date.fromisoformat(SECOND), uris)
     assert len(weak) == len(strong) == 24
     assert (strong < weak).all()
-    assert weak.max() < 1.2 * release.WORST
+    assert weak.max() < 1.2 * release.ReleaseTask().worst
 
 
 def test_the_training_is_measured_and_gives_the_same_graph(night: Night) -> None:
