@@ -121,7 +121,6 @@ compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and write
 	$(BIN)/python -m nightshift.contracts docs/schemas
 	$(BIN)/python -m infra.cloud schema > docs/schemas/answers.json
 	$(BIN)/python -m nightshift_perf.planning.published > docs/planning-points.md
-	$(BIN)/python tests/nightshift/tasks/test_protocol.py
 	$(BIN)/python tests/test_tree.py
 
 bench: $(VENV)/.bench ## Measure features and orchestration against other libraries

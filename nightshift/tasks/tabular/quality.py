@@ -30,9 +30,10 @@ SMALL_SHARES = [0, 0.01, 0.05, 0.2, 0.5, 1]
 
 def highlights(trial: RowTrial) -> Iterator[Fact]:
     """Yield what a reader sees first."""
-    for metric in trial.metrics:
-        if metric.is_headline:
-            yield describe_highlight(trial, metric)
+    headline = [metric for metric in trial.metrics if metric.is_headline]
+    # the gate's metric comes first
+    for metric in sorted(headline, key=lambda metric: metric.name != AVERAGE_PRECISION.name):
+        yield describe_highlight(trial, metric)
     contender = trial.challenger
     note = f"{contender.cost.alerts:,} flagged, {contender.cost.missed_positives:,} positives missed"
     cost = _sure(contender.estimates()["cost"])

@@ -111,7 +111,7 @@ def test_ids_that_begin_anew_each_day_stop_the_run_with_the_reason(step, config,
 @pytest.mark.parametrize(("world", "module"), [(pictures_of, pictures), (topics_of, sentences)])
 def test_an_image_or_a_text_stays_on_one_day(tmp_path, world, module):
     config, days = parse(world.CONFIG), list(plan(parse(world.CONFIG), date.fromisoformat(pictures_of.DATE)).events)
-    frames = {day: module.day(config.simulator, day, day) for day in days}
+    frames = {day: module.SimulationTask().day(config.simulator, day, day) for day in days}
     id_column = config.columns.event_id
     frames[days[3]].loc[:1, id_column] = frames[days[0]].loc[:1, id_column]
     for day, frame in frames.items():
