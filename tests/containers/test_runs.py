@@ -1,6 +1,5 @@
-"""Runs whose steps are containers."""
+"""Runs whose steps are containers; a whole one: tests/e2e/test_daily_run.py."""
 
-import json
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -15,12 +14,11 @@ from nightshift.runtime.errors import UserError
 from nightshift.runtime.image import image
 from nightshift_testkit.processes import SECONDS, started, wait_until
 from nightshift_testkit.processes import engine as command
-from pipelines import arguments, configs, ir
+from pipelines import arguments, ir
 from pipelines.engines.local import runs
 from pipelines.engines.local.containers import LABEL, Containers
 from pipelines.engines.local.run import Run
 from pipelines.environments import local
-from tests.e2e.command import newest, nightshift
 from tests.pipelines.samples import Silent, compiled, compiled_file
 
 DATE = "2025-06-30"
@@ -65,19 +63,6 @@ def test_a_step_that_is_its_containers_first_process_ends_when_it_is_asked_to(en
         assert container.wait()["StatusCode"] == 128 + signal.SIGTERM
     finally:
         container.remove(force=True)
-
-
-@pytest.mark.slow
-def test_a_run_in_containers_makes_the_same_bytes_as_one_in_processes(engine: Any, tmp_path: Path) -> None:
-    config = configs.load("fraud") | {"simulator": {"customers": 300, "terminals": 600}}
-    (tmp_path / "fraud.yaml").write_text(json.dumps(config))
-    where = ("--config", str(tmp_path / "fraud.yaml"), "--target", "register-only", "--date", DATE)
-    for runner in ("docker", "process"):
-        nightshift(tmp_path / runner, "run", "--runner", runner, *where)
-    inside, outside = (newest(tmp_path / runner) for runner in ("docker", "process"))
-    assert inside["status"] == "succeeded"
-    assert inside["hashes"] == outside["hashes"]
-    assert left(engine, tmp_path) == []
 
 
 def test_a_step_that_fails_fails_the_run_every_time(engine: Any, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from components.reporting.summary import Summary
 from nightshift.config import parse
 from nightshift.contracts.registry import RegisteredVersion
 from pipelines import configs
+from tests.containers.test_runs import left
 from tests.e2e.command import newest, nightshift
 
 # in one group, so that one worker makes the run that all of it looks at
@@ -161,6 +162,17 @@ def test_every_form_of_the_runs_graph_is_compared_and_the_choice_goes_into_the_c
     other = subprocess.run([*words, "--config", "digits"], capture_output=True, text=True, check=False)
     assert other.returncode == 2
     assert f"{summary['run']} is no training of 'digits'" in other.stderr
+
+
+def test_a_run_in_containers_makes_the_same_bytes_as_one_in_processes(
+    engine: Any, summary: dict[str, Any], workspace: Path, tmp_path: Path
+) -> None:
+    where = ("--config", str(workspace / "fraud.yaml"), "--target", "register-only", "--date", DATE)
+    nightshift(tmp_path, "run", "--runner", "docker", *where)
+    inside = newest(tmp_path)
+    assert inside["status"] == "succeeded"
+    assert inside["hashes"] == summary["hashes"]
+    assert left(engine, tmp_path) == []
 
 
 def test_an_old_run_and_the_days_it_alone_has_read_go_and_the_champions_stay(

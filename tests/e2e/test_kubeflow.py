@@ -27,6 +27,7 @@ from nightshift_testkit.cluster.samples import named
 from nightshift_testkit.cluster.services import Service, proxy
 from nightshift_testkit.kubeflow import Kubeflow, serve
 from nightshift_testkit.kubeflow_runs import spec
+from nightshift_testkit.kubeflow_runs.forks import forking
 from nightshift_testkit.kubeflow_runs.launcher import SIGNED
 from nightshift_testkit.kubeflow_runs.pods import Wanted
 from nightshift_testkit.kubeflow_runs.records import recording
@@ -167,7 +168,8 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
         }
         outside = stack.enter_context(proxy(services)) | s3.environment(store)
         path = {"PATH": f"{Path(engine()[0]).parent}:{os.environ['PATH']}"}
-        nodes = stack.enter_context(running(StepRuntime(environment=outside | path), folder))
+        forks = stack.enter_context(forking())
+        nodes = stack.enter_context(running(StepRuntime(forks, outside | path), folder))
         furnish(nodes)
         kubeflow = Kubeflow()
         server = serve(kubeflow)

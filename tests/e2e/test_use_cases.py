@@ -1,6 +1,7 @@
 """Every shipped use case for other people's data, through the command line, on small data of its kind.
 
-All of them run at once in one workspace.
+All of them run at once in one workspace; one has no shared file system, as on the smallest cluster: all that outlives
+its steps is in a bucket.
 """
 
 import json
@@ -20,10 +21,13 @@ import pytest
 from nightshift import storage
 from nightshift.config import parse
 from nightshift.contracts import package
+from nightshift.contracts.state import ROOTS
 from nightshift.contracts.tables import read_table
 from nightshift.data.splits import plan
 from nightshift.tabular.inputs import FrameScorer
-from pipelines import configs
+from nightshift_testkit import s3
+from pipelines import arguments, configs
+from pipelines.environments import AWS_TRY, GCP_TRY, Site
 from tests.e2e.command import nightshift
 from tests.e2e.other_data import MAKE
 
@@ -31,6 +35,7 @@ from tests.e2e.other_data import MAKE
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("use-cases")]
 
 DATE = date(2025, 6, 30)
+BUCKETED = [root for root in ROOTS if root not in ("registry", "runs")]  # a server's, and those of this machine
 SAYS = {
     "payments": [
         "Precision at 20 is the share of positives among the 20 values of Account with the highest scores",
@@ -55,10 +60,10 @@ WORDS = ("defrauded", "suspicious", "transaction", " card ", " cards", "Card pre
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A workspace after a run of each use case, all of them started at once."""
     workspace = tmp_path_factory.mktemp("workspace")
-    with ThreadPoolExecutor(len(MAKE)) as pool:
+    with s3.bucket() as url, s3.reached_at(url), ThreadPoolExecutor(len(MAKE)) as pool:
         list(pool.map(partial(run, workspace), MAKE))
-    yield workspace
-    nightshift(workspace, "stop")
+        yield workspace
+        nightshift(workspace, "stop")
 
 
 def run(workspace: Path, name: str) -> None:
@@ -66,7 +71,9 @@ def run(workspace: Path, name: str) -> None:
     raw.mkdir(parents=True)
     days = plan(parse(configs.load(name)), DATE).events
     MAKE[name](raw, days, np.random.default_rng(zlib.crc32(name.encode())))
-    nightshift(workspace, "run", "--config", name, "--data", str(raw), "--date", str(DATE))
+    state = [word for root in BUCKETED for word in ("--set", f"state.{root}=s3://lake/state/{root}")]
+    words = state if name == "leads" else []
+    nightshift(workspace, "run", "--config", name, "--data", str(raw), "--date", str(DATE), *words)
 
 
 def read_run(workspace: Path, name: str) -> tuple[Path, dict[str, Any]]:
@@ -84,6 +91,20 @@ def test_the_run_succeeds_and_finds_the_signal(name: str, workspace: Path) -> No
     assert summary["verdicts"]["deployment"]["decision"] == "promoted"
     assert best["auc_roc"] > 0.7
     assert best["average_precision"] > 2 * chance
+
+
+def test_a_model_is_trained_and_promoted_without_a_shared_file_system(workspace: Path) -> None:
+    assert {root for root in BUCKETED if storage.names(f"s3://lake/state/{root}")} >= {"lake"}
+    assert not [path for root in BUCKETED for path in workspace.glob(f"{root}/leads")]
+
+
+@pytest.mark.parametrize("site", [AWS_TRY, GCP_TRY], ids=lambda site: site.name)
+def test_no_step_of_the_smallest_cluster_mounts_a_volume_and_its_state_is_in_one_bucket(site: Site) -> None:
+    state = arguments.load_compiled("training", site.name).parameters["state"].default
+    roots = {state[name].removesuffix(f"/{name}") for name in ROOTS if name != "registry"}
+
+    assert [placement.volumes for placement in site.placements.values()] == [()] * len(site.placements)
+    assert len(roots) == 1 and roots.pop().startswith(("s3://", "gs://"))
 
 
 def test_use_cases_that_ran_at_once_have_models_and_endpoints_of_their_own(workspace: Path) -> None:

@@ -79,10 +79,20 @@ class Runtime(Protocol):
         """
 
 
+class Started(Protocol):
+    """A process with a session of its own, as `subprocess.Popen` has it."""
+
+    pid: int
+    stdout: IO[bytes] | None
+
+    def wait(self) -> int:
+        """Wait for its end, and return its exit code, negative for a signal."""
+
+
 class LocalProcess:
     """A process of this machine, and what it has started."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, process: "Started") -> None:
         self._process = process
         assert process.stdout
         self.output: IO[bytes] = process.stdout
@@ -118,18 +128,20 @@ class ProcessRuntime:
             raise StartError("no command specified")
         environment = {name: _placed(value, container.mounts) for name, value in container.environment.items()}
         try:
-            process = subprocess.Popen(
-                command,
-                env=self._environment | environment,
-                cwd=container.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            return LocalProcess(self._begin(command, self._environment | environment, container.folder))
         except OSError as error:
             raise StartError(f'exec: "{command[0]}": {error.strerror}') from None
-        return LocalProcess(process)
+
+    def _begin(self, command: list[str], environment: dict[str, str], folder: str | None) -> "Started":
+        return subprocess.Popen(
+            command,
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
 
 def _placed(text: str, mounts: list[Mount]) -> str:

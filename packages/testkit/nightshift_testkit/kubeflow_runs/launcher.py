@@ -1,4 +1,4 @@
-"""What Kubeflow puts in front of a step in its pod: a process of its own, in the step's environment.
+"""What Kubeflow puts in front of a step in its pod: a process of its own, from which the step is forked.
 
 It copies the step's inputs to the pod, fills in the rest of the command line, runs it, uploads what the step left in
 the places of its outputs, and reports what it has made. SCRATCH says where /s3 is.
@@ -6,7 +6,6 @@ the places of its outputs, and reports what it has made. SCRATCH says where /s3 
 
 import json
 import os
-import subprocess
 import sys
 import urllib.request
 import xml.etree.ElementTree as ET
@@ -14,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from nightshift_testkit.kubeflow_runs import forks
 
 Json = dict[str, Any]
 S3 = "{http://s3.amazonaws.com/doc/2006-03-01/}"
@@ -30,7 +31,7 @@ def main(words: list[str]) -> None:
         _download(artifact["uri"])
     for artifact in _artifacts(executor_input["outputs"]["artifacts"]):
         _local(artifact["uri"]).parent.mkdir(parents=True, exist_ok=True)
-    if subprocess.run(filled(words[end + 1 :], executor_input), check=False).returncode:
+    if forks.call(filled(words[end + 1 :], executor_input)):
         sys.exit(1)
     _report(options, _upload_outputs(executor_input["outputs"]))
 
