@@ -67,7 +67,6 @@ class ResponseReceiver:
 
     Attributes:
         status: status of the response; 0: it has not begun.
-        headers: lower-case name -> the last value.
         is_complete: whether the response has ended; also before the first request.
         keeps_alive: whether the connection stays open after the response.
     """
@@ -75,13 +74,19 @@ class ResponseReceiver:
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
-        self._buffered = 0
-        self.status, self.headers = 0, dict[str, str]()
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._buffered = self.status = 0
         self.is_complete = self.keeps_alive = True
 
     def expect(self) -> None:
         """Expect the response to another request."""
-        self.status, self.headers, self.is_complete = 0, {}, False
+        self.status, self.is_complete = 0, False
+        self._fields.clear()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the response: lower-case name -> the last value."""
+        return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self._fields}
 
     def parse(self, data: bytes) -> None:
         """Parse received bytes.
@@ -104,14 +109,14 @@ class ResponseReceiver:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header."""
-        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Keep the status, unless it is an interim one."""
         status = self._parser.get_status_code()
         self.status = status if status >= 200 else 0
         if not self.status:
-            self.headers = {}
+            self._fields.clear()
 
     def on_body(self, body: bytes) -> None:
         """Buffer a piece of the body."""
@@ -145,7 +150,6 @@ class BlockingConnection(ResponseReceiver):
         """Connect again; raises as the constructor."""
         self.close()
         self._parser = httptools.HttpResponseParser(self)
-        self.take_body()
         self._socket = self._connect()
 
     def fileno(self) -> int:
@@ -159,6 +163,7 @@ class BlockingConnection(ResponseReceiver):
             ExchangeError: when the connection ends before.
         """
         self.expect()
+        self.take_body()  # an unread body would be kept for good
         try:
             self._socket.sendall(request)
         except OSError as error:
