@@ -88,7 +88,7 @@ def plan_and_apply(
         UserError: without the offline providers, with which alone nothing real is made.
     """
     if not OFFLINE.exists():
-        raise UserError(f"{OFFLINE} is not there: an apply would be a real one")
+        raise UserError(f"{OFFLINE} is missing: without the offline providers applying would change the account")
     shown = "terraform show -json plan && terraform apply plan >/dev/null && terraform show -json"
     plan_text, state_text = _plan(cloud, size, source, variables, shown).splitlines()
     return json.loads(plan_text), json.loads(state_text)

@@ -91,7 +91,7 @@ class Workspace:
         if not runs:
             names = sorted({record.use_case for _, record in self._records(None, []) if record.use_case})
             known = f"; use cases with runs: {', '.join(names)}" if names else ""
-            raise UserError(f"no run in {self.state.runs} is of use case {name!r}{known}{nearest(name, names)}")
+            raise UserError(f"{self.state.runs} has no run of use case {name!r}{known}{nearest(name, names)}")
         judged = ((folder, record) for folder, record in runs if (folder / DRIFT).exists())
         return DriftHistory(use_case=name, checks=[_describe_drift(*run) for run in islice(judged, limit)])
 

@@ -244,8 +244,8 @@ def _with_examples(excess: tally.Excess, config: Config, partitions: list[Partit
     return (
         f"{excess.sentence}; for example\n  " + "\n  ".join(rows) + "\n"
         f"all rejected rows are in {files[0]}{f' and {len(files) - 1} more files' if len(files) > 1 else ''}; "
-        f"fix the data{core.hint(rule, config)}, or raise quarantine.{excess.limit} in the config if these rows may be "
-        "left out"
+        f"fix the data{core.config_advice(rule, config)}, or raise quarantine.{excess.limit} in the config if these "
+        "rows may be left out"
     )
 
 

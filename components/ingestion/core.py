@@ -282,7 +282,7 @@ def examples(bad: Iterable[pd.DataFrame], config: Config, rule: str, label: str 
     ]
 
 
-def hint(rule: str, config: Config) -> str:
+def config_advice(rule: str, config: Config) -> str:
     """Return what to change in the config where the rows that a rule rejects are right, the end of a sentence."""
     setting, remedy = SPELLINGS.get(rule), config.REMEDIES.get(rule)
     if rule == MALFORMED:

@@ -235,7 +235,7 @@ def require_whole_days(totals: Totals, config: Config) -> None:
         raise UserError(
             f"{lost:,} lines are no records of the table, and some days have no rows, which may be theirs: such lines "
             "have more or fewer fields than the header, or stand between stray quotes; correct them, or leave them out "
-            f"of the file{core.hint(MALFORMED, config)}"
+            f"of the file{core.config_advice(MALFORMED, config)}"
         )
 
 
@@ -252,5 +252,5 @@ def _check_shares(splits: Collection[core.SplitRows], config: Config) -> None:
         rows = "\n  ".join(core.examples([split.bad for split in splits], config, excess.rule, excess.label))
         raise UserError(
             f"with the config that the file suggests, {excess.sentence}; for example\n  {rows}\n"
-            f"fix them{core.hint(excess.rule, config)}"
+            f"fix them{core.config_advice(excess.rule, config)}"
         )

@@ -1,25 +1,17 @@
 """Queries of dashboards and alerts: rates of counters, units, comparators."""
 
-import ast
 import json
-import operator
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infra.policies import quantities
+from promql_parser import AggregateExpr, BinaryExpr, Expr, MatrixSelector, NumberLiteral, SubqueryExpr, display_duration
+
+from infra.policies import promql, quantities
 from infra.policies.model import Environment, Json, Problem, label, policy, table
 
 _COUNTER = re.compile(r"\w+_(total|bucket|count|sum)")
-_RATE = re.compile(r"\b(rate|irate|increase)\s*\(\s*(\w+)")
-_SERIES = re.compile(r"\b(nightshift_\w+|DCGM_\w+|process_\w+|kube_\w+|vllm:\w+)")
-COMPARED = re.compile(r"(<=|>=|==|!=|<|>)\s*([\d.]+(?:\s*[*/+-]\s*[\d.]+)*)\s*\)?\s*(?:\n|$|and\b|unless\b)")
-_SUBQUERY = re.compile(
-    r"(?:sum|count)_over_time\((\w+_(?:raised|retrain|passed|started|degraded))[^\[]*\[(\w+):(\w+)\]\)\s*>\s*([\d.]+)"
-)
-# the labels of a sum at the start of an expression or behind an operator between vectors
-_SIDE = re.compile(r"(?:^|[/<>]|\b(?:and|or|unless))\s*(?:sum|max|min|avg|count)\s+by\s*\(([^)]*)\)")
-_OPERATORS = {ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Add: operator.add, ast.Sub: operator.sub}
+_YES_OR_NO = re.compile(r"\w+_(raised|retrain|passed|started|degraded)")
 
 
 @dataclass(frozen=True)
@@ -30,6 +22,11 @@ class Panel:
     expression: str
     legend: str
     unit: str
+
+    @property
+    def query(self) -> Expr:
+        """The tree of the expression."""
+        return promql.parse(self.expression)
 
 
 def panels(environment: Environment) -> Iterator[Panel]:
@@ -44,30 +41,39 @@ def panels(environment: Environment) -> Iterator[Panel]:
                         yield Panel(where, target["expr"], target.get("legendFormat", ""), unit)
 
 
-def alerts(environment: Environment) -> Iterator[tuple[str, Json]]:
-    """Yield every alert with its name in findings."""
+def alerts(environment: Environment) -> Iterator[tuple[str, Json, Expr]]:
+    """Yield every alert with its name in findings and the tree of its expression."""
     for rules in environment.of_kind("PrometheusRule"):
         for rule in (rule for group in rules["spec"]["groups"] for rule in group["rules"]):
-            yield f"{label(rules)} {rule.get('alert', rule.get('record'))}", rule
+            yield f"{label(rules)} {rule.get('alert', rule.get('record'))}", rule, promql.parse(rule["expr"])
 
 
-def expressions(environment: Environment) -> Iterator[tuple[str, str]]:
-    """Yield every expression of panels and alerts with its name in findings."""
-    yield from ((panel.where, panel.expression) for panel in panels(environment))
-    yield from ((where, rule["expr"]) for where, rule in alerts(environment))
+def queries(environment: Environment) -> Iterator[tuple[str, Expr]]:
+    """Yield the tree of every expression of panels and alerts with its name in findings."""
+    yield from ((panel.where, panel.query) for panel in panels(environment))
+    yield from ((where, query) for where, _, query in alerts(environment))
+
+
+@policy("https://prometheus.io/docs/prometheus/latest/querying/basics/")
+def queries_are_valid(environment: Environment) -> Iterator[Problem]:
+    """Prometheus refuses a file of rules with one invalid query, and Grafana shows an empty panel."""
+    texts = [(panel.where, panel.expression) for panel in panels(environment)]
+    for where, text in (*texts, *((where, rule["expr"]) for where, rule, _ in alerts(environment))):
+        if mistake := promql.validate(text)[1]:
+            yield Problem(where, "expr", text, f"must be PromQL: {mistake}")
 
 
 @policy("https://prometheus.io/docs/prometheus/latest/querying/functions/#rate")
 def rates_use_counters(environment: Environment) -> Iterator[Problem]:
     """The rate of a gauge is noise, and a counter without a rate only grows."""
-    for where, text in expressions(environment):
-        rated = {metric for _, metric in _RATE.findall(text)}
+    for where, query in queries(environment):
+        rated = {metric for call in promql.calls(query, *promql.RATES) for metric in promql.metrics(call)}
         for metric in rated:
             if not _COUNTER.fullmatch(metric):
                 yield Problem(
                     where, "rate", metric, "must be a counter: show a gauge as it is, or with deriv or avg_over_time"
                 )
-        for metric in {*_SERIES.findall(text)} - rated:
+        for metric in {*promql.metrics(query)} - rated:
             if _COUNTER.fullmatch(metric):
                 yield Problem(where, "expr", metric, "must be read with rate or increase: it is a counter")
 
@@ -75,50 +81,58 @@ def rates_use_counters(environment: Environment) -> Iterator[Problem]:
 @policy("https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile")
 def quantiles_use_buckets_grouped_by_le(environment: Environment) -> Iterator[Problem]:
     """Without the label le a quantile is empty, and a legend with another quantile misleads its reader."""
-    for where, text in expressions(environment):
-        for share, inside in re.findall(r"histogram_quantile\(\s*([\d.]+)\s*,(.*)", text, re.DOTALL):
-            if not 0 < float(share) < 1:
-                yield Problem(where, "histogram_quantile", share, "must be a share, such as 0.99")
-            if "_bucket" not in inside or not re.search(r"by \([^)]*\ble\b", inside):
-                yield Problem(where, "histogram_quantile", inside.strip(), "must sum the rates of buckets by (le)")
+    for where, query in queries(environment):
+        for share, buckets in _quantiles(query):
+            if not 0 < share < 1:
+                yield Problem(where, "histogram_quantile", f"{share:g}", "must be a share, such as 0.99")
+            has_buckets = any(metric.endswith("_bucket") for metric in promql.metrics(buckets))
+            if not has_buckets or "le" not in (promql.grouping(buckets) or ()):
+                yield Problem(where, "histogram_quantile", str(buckets), "must sum the rates of buckets by (le)")
     for panel in panels(environment):
         percentile = re.search(r"\bp(\d+)\b", panel.legend)
-        quantile = re.search(r"histogram_quantile\(\s*0\.(\d+)", panel.expression)
-        if percentile and quantile and float(f"0.{percentile[1]}") != float(f"0.{quantile[1]}"):
-            yield Problem(panel.where, "legendFormat", panel.legend, f"the query computes the quantile 0.{quantile[1]}")
+        quantile = next((share for share, _ in _quantiles(panel.query)), None)
+        if percentile and quantile and float(f"0.{percentile[1]}") != quantile:
+            yield Problem(panel.where, "legendFormat", panel.legend, f"the query computes the quantile {quantile:g}")
+
+
+def _quantiles(query: Expr) -> Iterator[tuple[float, Expr]]:
+    """Yield the share and the buckets of every quantile of a histogram."""
+    for call in promql.calls(query, "histogram_quantile"):
+        share, buckets = call.args
+        if isinstance(share, NumberLiteral):
+            yield share.val, buckets
 
 
 @policy("infra/policies/tables/monitoring.yaml, units")
 def panels_show_the_unit_of_their_metric(environment: Environment) -> Iterator[Problem]:
     """Grafana accepts any unit: with the wrong one it shows a number a thousand times too large."""
     for panel in panels(environment):
-        units = _units(panel.expression)
+        units = _units(panel.query)
         if units and panel.unit not in units:
             allowed = f"must be {' or '.join(units)}, the unit of {panel.expression}"
             yield Problem(panel.where, "fieldConfig.defaults.unit", panel.unit, allowed)
-        part, slash, whole = panel.expression.partition(" / ")
-        shared = {*_SERIES.findall(part)} & {*_SERIES.findall(whole)}
-        if slash and panel.unit == "percentunit" and not shared:
+        if panel.unit != "percentunit":
+            continue
+        ratio = next(iter(promql.operations(panel.query, "/")), None)
+        if ratio and not {*promql.metrics(ratio.lhs)} & {*promql.metrics(ratio.rhs)}:
             yield Problem(panel.where, "expr", panel.expression, "a share must divide by a total of the same metric")
-        if "* 100" in panel.expression and panel.unit == "percentunit":
+        if any(promql.constant(product.rhs) == 100 for product in promql.operations(panel.query, "*")):
             yield Problem(panel.where, "expr", panel.expression, "must not multiply by 100: percentunit is a share")
 
 
-def _units(text: str) -> list[str]:
-    """Return the possible units of an expression; empty where they are not known."""
-    known = table("monitoring")
-    bare = re.sub(r'"[^"]*"', "", text)
-    metrics = _SERIES.findall(bare)
-    if not metrics or "*" in bare or "increase(" in bare:
+def _units(query: Expr) -> list[str]:
+    """Return the possible units of a query; empty where they are not known."""
+    known, metrics = table("monitoring"), promql.metrics(query)
+    if not metrics or promql.operations(query, "*") or promql.calls(query, "increase"):
         return []
-    if re.match(r"\s*count\([^)]*\)$", bare):
+    if isinstance(query, AggregateExpr) and str(query.op) == "count":
         return ["short", "none"]
-    if " / " in bare:
+    if promql.operations(query, "/"):
         # a ratio of one metric is a share; the unit of any other ratio is not known
         return ["percentunit"] if metrics[0] in metrics[1:] else []
-    if "time() - " in bare:
+    if any(promql.calls(difference.lhs, "time") for difference in promql.operations(query, "-")):
         return ["s", "dtdurations"]
-    if "histogram_quantile" not in bare and _RATE.search(bare):
+    if promql.calls(query, *promql.RATES) and not promql.calls(query, "histogram_quantile"):
         return list(known["rates"])
     name = metrics[0].removesuffix("_bucket")
     return next((row["units"] for row in known["units"] if re.fullmatch(row["metric"], name)), [])
@@ -128,80 +142,77 @@ def _units(text: str) -> list[str]:
 def windows_hold_several_samples(environment: Environment) -> Iterator[Problem]:
     """A window of fewer than four scrapes is empty when some fail, and a fixed one skips data in a wide panel."""
     shortest = table("monitoring")["shortest_window"]
-    for where, text in expressions(environment):
-        for window in re.findall(r"\[(\d+\w+)(?::\w+)?\]", text):
-            if quantities.duration(window) < shortest:
-                yield Problem(where, "expr", f"[{window}]", f"a window must be at least {shortest} s")
+    for where, query in queries(environment):
+        parts: list[MatrixSelector | SubqueryExpr] = [
+            *promql.nodes(query, MatrixSelector),
+            *promql.nodes(query, SubqueryExpr),
+        ]
+        for part in parts:
+            if part.range and part.range.total_seconds() < shortest:
+                window = f"[{display_duration(part.range)}]"
+                yield Problem(where, "expr", window, f"a window must be at least {shortest} s")
     for panel in panels(environment):
-        if _RATE.search(panel.expression) and "$__rate_interval" not in panel.expression:
-            yield Problem(panel.where, "expr", panel.expression, "a panel's window must be [$__rate_interval]")
+        if promql.calls(panel.query, *promql.RATES) and promql.INTERVAL not in panel.expression:
+            yield Problem(panel.where, "expr", panel.expression, f"a panel's window must be [{promql.INTERVAL}]")
 
 
 @policy("infra/policies/tables/monitoring.yaml, alerts")
 def alert_comparisons_fit_their_metric(environment: Environment) -> Iterator[Problem]:
     """An alert with the wrong comparator or limit fires while all is well, and is silent in an incident."""
     known = table("monitoring")
-    for where, rule in alerts(environment):
-        compared = [*COMPARED.finditer(rule["expr"])]
-        for row in known["alerts"]:
-            if row.get("only", rule["alert"]) != rule["alert"] or not re.search(rf"\b{row['metric']}\b", rule["expr"]):
-                continue
-            sign, number = (compared[0][1], number_of(compared[0][2])) if compared else ("", None)
-            if sign != row["operator"] or number is None:
-                yield Problem(where, "expr", rule["expr"], f"must compare with {row['operator']}: {row['why']}")
-            elif not row["from"] <= number <= row["to"]:
-                allowed = f"{number:g} must lie between {row['from']} and {row['to']}: {row['why']}"
-                yield Problem(where, "expr", rule["expr"], allowed)
-            break
-        wait = quantities.duration(rule.get("for", "0s"))
-        if wait > known["longest_wait"]:
+    for where, rule, query in alerts(environment):
+        row = next((row for row in known["alerts"] if _is_about(row, rule["alert"], query)), None)
+        comparison, number = next(promql.comparisons(query), (None, 0.0))
+        if row and (comparison is None or str(comparison.op) != row["operator"]):
+            yield Problem(where, "expr", rule["expr"], f"must compare with {row['operator']}: {row['why']}")
+        elif row and not row["from"] <= number <= row["to"]:
+            allowed = f"{number:g} must lie between {row['from']} and {row['to']}: {row['why']}"
+            yield Problem(where, "expr", rule["expr"], allowed)
+        if quantities.duration(rule.get("for", "0s")) > known["longest_wait"]:
             yield Problem(where, "for", rule["for"], f"must be at most {known['longest_wait']} s")
+
+
+def _is_about(row: Json, alert: str, query: Expr) -> bool:
+    is_named = row.get("only", alert) == alert
+    return is_named and any(re.fullmatch(row["metric"], metric) for metric in promql.metrics(query))
 
 
 @policy("https://prometheus.io/docs/prometheus/latest/querying/basics/#subquery")
 def sums_over_subqueries_can_exceed_their_limit(environment: Environment) -> Iterator[Problem]:
     """A sum of zeros and ones is at most the subquery's number of steps: an alert on more never fires."""
-    for where, rule in alerts(environment):
-        for metric, window, step, number in _SUBQUERY.findall(rule["expr"]):
-            steps = quantities.duration(window) / quantities.duration(step)
-            if float(number) >= steps:
-                allowed = f"{metric} is 0 or 1 at each of {steps:g} steps, so the sum never exceeds {number}"
-                yield Problem(where, "expr", f"[{window}:{step}] > {number}", allowed)
+    for where, _, query in alerts(environment):
+        for comparison, number in promql.comparisons(query):
+            for call in promql.calls(comparison.lhs, "sum_over_time", "count_over_time"):
+                window, (metric, *_) = call.args[0], promql.metrics(call)
+                if not isinstance(window, SubqueryExpr) or not (window.range and window.step):
+                    continue
+                steps = window.range / window.step
+                if _YES_OR_NO.fullmatch(metric) and number >= steps:
+                    allowed = f"{metric} is 0 or 1 at each of {steps:g} steps, so the sum never exceeds {number:g}"
+                    yield Problem(where, "expr", str(comparison), allowed)
 
 
 @policy("https://prometheus.io/docs/prometheus/latest/querying/operators/#vector-matching")
 def operands_are_aggregated_by_the_same_labels(environment: Environment) -> Iterator[Problem]:
     """Without on() or ignoring() series match by all labels: operands with other labels give an empty result."""
-    for where, text in expressions(environment):
-        groupings = {tuple(sorted(re.findall(r"\w+", labels))) for labels in _SIDE.findall(text)}
-        if len(groupings) > 1 and not re.search(r"\b(on|ignoring)\s*\(", text):
-            groups = " and ".join(f"({', '.join(labels)})" for labels in sorted(groupings))
-            yield Problem(where, "expr", text, f"operands must have the same labels, not {groups}")
-
-
-def number_of(text: str) -> float:
-    """Return the value of a sum or product of numbers."""
-
-    def walk(node: ast.expr) -> float:
-        if isinstance(node, ast.BinOp):
-            value: float = _OPERATORS[type(node.op)](walk(node.left), walk(node.right))
-            return value
-        assert isinstance(node, ast.Constant)
-        return float(node.value)  # type: ignore[arg-type]
-
-    return walk(ast.parse(text.strip(), mode="eval").body)
+    for where, query in queries(environment):
+        for operation in promql.nodes(query, BinaryExpr):
+            sides = [promql.grouping(side) for side in (operation.lhs, operation.rhs)]
+            is_matched = operation.modifier is not None and operation.modifier.matching is not None
+            if None not in sides and sides[0] != sides[1] and not is_matched:
+                groups = " and ".join(f"({', '.join(sorted(labels or ()))})" for labels in sides)
+                yield Problem(where, "expr", str(operation), f"operands must have the same labels, not {groups}")
 
 
 @policy("https://prometheus.io/docs/prometheus/latest/configuration/template_reference/#functions")
 def annotations_format_values_by_their_unit(environment: Environment) -> Iterator[Problem]:
     """An alert formatted in the wrong unit reports a number that misleads the person on call."""
-    for where, rule in alerts(environment):
-        text, expression = str(rule.get("annotations", {})), rule["expr"]
-        is_in_seconds = "_seconds" in expression
-        is_share = " / " in expression or re.search(r"_(share|ACTIVE)\b", expression)
-        if "humanizeDuration" in text and not is_in_seconds:
+    for where, rule, query in alerts(environment):
+        text, expression, metrics = str(rule.get("annotations", {})), rule["expr"], promql.metrics(query)
+        is_share = promql.operations(query, "/") or any(re.search("_(share|ACTIVE)$", name) for name in metrics)
+        if "humanizeDuration" in text and not any("_seconds" in name for name in metrics):
             yield Problem(where, "annotations", "humanizeDuration", f"{expression} is not in seconds")
         if "humanizePercentage" in text and not is_share:
             yield Problem(where, "annotations", "humanizePercentage", f"{expression} is not a share")
-        if "humanizeTimestamp" in text and "_timestamp_" not in expression:
+        if "humanizeTimestamp" in text and not any("_timestamp_" in name for name in metrics):
             yield Problem(where, "annotations", "humanizeTimestamp", f"{expression} is not a timestamp")

@@ -137,7 +137,7 @@ def parse_uri(uri: str) -> SplitResult:
     scheme = uri.partition("://")[0]
     if not is_database(uri):
         raise UserError(
-            f"{scheme!r} is no kind of database; give a URI that begins with one of "
+            f"{scheme!r} is not a supported database scheme; use "
             f"{', '.join(f'{scheme}://' for scheme in DRIVERS)}{nearest(scheme, DRIVERS)}"
         )
     try:

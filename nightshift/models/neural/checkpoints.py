@@ -168,7 +168,7 @@ class Alone:
     options = {"no_dist": True}  # noqa: RUF012
 
     def agree(self, wish: int) -> int:
-        """Return what is to be done."""
+        """Return the action that all ranks agree on."""
         return wish
 
     def first(self, value: int) -> int:

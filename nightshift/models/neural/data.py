@@ -58,7 +58,7 @@ class TrainingDataset:
         self._state = torch.cuda.get_rng_state() if cuda else torch.get_rng_state()
 
     def epoch(self, skip: int = 0) -> Iterator[Batch]:
-        """Yield the batches of the next epoch, but for the first so many."""
+        """Yield the batches of the next epoch, skipping the first `skip`."""
         self._generator.set_state(self._state)
         order = torch.randperm(len(self.labels), generator=self._generator, device=self.labels.device)
         for number, batch in enumerate(self._batches(order, skip), skip + 1):

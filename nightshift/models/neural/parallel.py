@@ -60,7 +60,7 @@ class ParallelReplica(Replica):
             parallelize_module(part, mesh["tensor"], self.recipe.tensor_plan(part, mesh["tensor"].size()))
         # a hybrid of both: with one process along `shard` it only replicates, which DDP does not for shared layers
         if mesh["shard"].size() > 1 or (
-            mesh["replicate"].size() > 1 and mesh["tensor"].size() > 1 and not is_cut(mesh)
+            mesh["replicate"].size() > 1 and mesh["tensor"].size() > 1 and not uses_pipeline(mesh)
         ):
             part.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # it refuses channels-last
             rows = mesh["shard"] if mesh["replicate"].size() == 1 else mesh["replicate", "shard"]
@@ -88,7 +88,7 @@ class ParallelReplica(Replica):
         norm = local(
             nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
         )
-        if is_cut(self.mesh):
+        if uses_pipeline(self.mesh):
             squared = norm**2
             dist.all_reduce(squared, group=self.mesh["pipeline"].get_group())
             norm = squared**0.5
@@ -100,13 +100,13 @@ class ParallelReplica(Replica):
         model = self.recipe.model().to(self.device)
         for name, target in model.state_dict().items():
             value = here[name].clone() if name in here else torch.zeros_like(target)
-            if is_cut(self.mesh):  # each value lies in one stage
+            if uses_pipeline(self.mesh):  # each value lies in one stage
                 dist.all_reduce(value, group=self.mesh["pipeline"].get_group())
             target.copy_(value)
         return model
 
 
-def is_cut(mesh: DeviceMesh) -> bool:
+def uses_pipeline(mesh: DeviceMesh) -> bool:
     """Return whether the network is cut into stages, which average gradients over replicas themselves."""
     return mesh["pipeline"].size() > 1
 

@@ -100,7 +100,7 @@ def _defraud(config: TabularSimulator, on: date, frame: pd.DataFrame) -> pd.Data
 
 
 def _drift(config: TabularSimulator, on: date, frame: pd.DataFrame) -> pd.DataFrame:
-    """Let what is to drift, drift. `fraud` is bool and was decided before: dearer goods are no more fraudulent."""
+    """Apply the configured drifts. `fraud` is bool and was decided before: dearer goods are no more fraudulent."""
     rows, ordinal = len(frame), on.toordinal()
     copied = _rng(config, COPIED, ordinal)
     tried = copied.random(rows) < config.new_scenario

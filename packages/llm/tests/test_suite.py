@@ -105,7 +105,7 @@ def test_a_suite_is_written_for_the_harness_and_read_again(suite: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("{}\n", r"choice.jsonl is no task .*; write one with nightshift llm suite"),
+        ("{}\n", r"choice.jsonl is not a task file of a suite .*; write one with nightshift llm suite"),
         ('{"context": "a", "choices": ["b"], "answer": -1}\n', "answer is -1, which is none of 1 choices"),
         ("", "choice.jsonl has no items"),
     ],

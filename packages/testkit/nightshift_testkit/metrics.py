@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import promql_parser
 import yaml
 
 ROOT = Path(__file__).parents[3]
@@ -35,10 +36,9 @@ class Query:
 
     def metrics(self) -> set[str]:
         """The names of the metrics it asks for."""
-        bare = re.sub(r'"[^"]*"', "", self.filled())
-        bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\b(by|on|without|ignoring)\s*\([^)]*\)", "", bare)
-        words = re.findall(r"\b[A-Za-z_]\w*\b(?!\s*\()", bare)
-        return set(words) - {"and", "or", "unless", "offset"}
+        parts: list[promql_parser.Expr] = []
+        promql_parser.walk(promql_parser.parse(self.filled()), parts.append)
+        return {part.name for part in parts if isinstance(part, promql_parser.VectorSelector) and part.name}
 
 
 def documented(page: Path = PAGE) -> dict[str, set[str]]:

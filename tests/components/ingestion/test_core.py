@@ -125,7 +125,7 @@ def test_what_is_there_and_no_number_is_bad_in_a_nullable_column_too(raw, extend
     ],
 )
 def test_a_rule_names_the_key_to_change_where_the_rows_are_right(rule, remedy):
-    assert remedy in core.hint(rule, parse(CONFIG))
+    assert remedy in core.config_advice(rule, parse(CONFIG))
 
 
 @pytest.mark.parametrize("column", KEYS)

@@ -146,7 +146,7 @@ def test_a_mistake_of_the_user_is_not_tried_again(address, tmp_path):
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        ("postgres://db/shop", "'postgres' is no kind of database; .* did you mean 'postgresql'"),
+        ("postgres://db/shop", "'postgres' is not a supported database scheme; use .* did you mean 'postgresql'"),
         ("postgresql://[db/shop", "is not a URI .* write postgresql://user@host/database"),
         ("athena://eu-west-1/shop", "needs a driver; install it: pip install pyathena"),
     ],

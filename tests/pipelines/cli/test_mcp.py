@@ -140,7 +140,11 @@ def test_a_run_is_one_of_those_in_the_folder_and_no_path(run: str, workspace: Pa
     ("tool", "arguments", "sentence"),
     [
         ("list_models", {"name": "leads"}, "use case is 'leads'; registered models: fraud"),
-        ("read_drift", {"name": "frau"}, "is of use case 'frau'; use cases with runs: fraud; did you mean 'fraud'?"),
+        (
+            "read_drift",
+            {"name": "frau"},
+            "has no run of use case 'frau'; use cases with runs: fraud; did you mean 'fraud'?",
+        ),
         ("list_runs", {"limit": 0}, "Input should be greater than 0"),
     ],
 )

@@ -79,7 +79,7 @@ def _read_items(uri: str) -> list[SuiteItem]:
     try:
         items: list[SuiteItem] = msgspec.json.Decoder(SuiteItem).decode_lines(storage.read_bytes(uri))
     except msgspec.DecodeError as error:
-        raise UserError(f"suite: {uri} is no task ({error}); write one with nightshift llm suite") from None
+        raise UserError(f"{uri} is not a task file of a suite ({error}); write one with nightshift llm suite") from None
     if not items:
         raise UserError(f"suite: {uri} has no items; write it with nightshift llm suite")
     return items
