@@ -66,9 +66,19 @@ airflow-stop: $(VENV)/.run $(AIRFLOW_VENV)/.installed ## Stop the local Airflow 
 	@$(AIRFLOW_VENV)/bin/python -m pipelines.engines.airflow.standalone stop
 	@$(BIN)/nightshift stop
 
+# of a package alone, in an environment that has the core and that package only: make test ONLY=packages/llm
+ifdef ONLY
+ALONE := .venv-$(notdir $(ONLY))
+test: $(BIN)/uv
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(ALONE)
+	$(INSTALL) $(ALONE) $(TORCH_BACKEND) torch==2.13.0
+	$(INSTALL) $(ALONE) -c $(CONSTRAINTS) -e '.[cpu,kfp,networks,test]' -e packages/testkit -e $(ONLY)
+	$(ALONE)/bin/pytest -q -n 2 --dist loadgroup $(ONLY)/tests
+else
 test: $(VENV)/.dev $(AIRFLOW_VENV)/.installed ## Run all tests
 	@$(MAKE) --no-print-directory --jobs 2 test-project test-dags
 	$(BIN)/coverage report --fail-under=90
+endif
 
 # the folders left out are about real processes, containers, clusters and Terraform
 check: lint ## Run what takes minutes: style, types, dependency rules, and the tests that start no process
@@ -173,8 +183,8 @@ promote: ## Copy the images of containers/prod.txt, if SIGNER signed them: make 
 audit: $(VENV)/.dev ## Check the pinned versions against published vulnerabilities
 	@for file in constraints/*-py3.11.txt constraints/py3.11.txt; do $(BIN)/pip-audit --progress-spinner off --no-deps --disable-pip -r $$file || exit 1; done
 
-dist: $(VENV)/.dev ## Build the package, in runs/dist/
-	$(BIN)/uv build --quiet --out-dir runs/dist
+dist: $(VENV)/.dev ## Build the night and its packages as wheels, in runs/dist/
+	@for project in . $(PACKAGES); do $(BIN)/uv build --quiet --out-dir runs/dist $$project || exit 1; done
 
 constraints: $(VENV)/.dev ## Resolve constraints/ again for every supported Python
 	$(BIN)/python constraints/resolve.py

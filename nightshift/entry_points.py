@@ -10,8 +10,8 @@ from importlib.metadata import EntryPoint
 from types import MappingProxyType
 
 TASKS = "nightshift.tasks"  # the task's name -> a `nightshift.kinds.TaskKind`
-COMMANDS = "nightshift.commands"  # the command -> a module with `add`, see `pipelines.cli.options.add_packages`
-SOURCES = "nightshift.sources"  # the scheme of `--data` -> a function like `components.ingestion.sources.connect`
+COMMANDS = "nightshift.commands"  # the command -> a module with `add(commands, words)`; its docstring is the help
+SOURCES = "nightshift.sources"  # the scheme of `--data` -> a function of it and the config: an `EventSource`
 TARGETS = "nightshift.targets"  # `state.serving.kind` -> a function of its other settings and the model's name
 CANDIDATES = "nightshift.candidates"  # the candidate's kind -> a module with `build`, see `nightshift.models.recipes`
 SCHEMAS = "nightshift.schemas"  # -> a mapping of file names -> artifacts of a package, or what its commands print

@@ -1,9 +1,12 @@
 """Errors that end in one clear line, never a traceback: exit code 2 for a user's mistake, 75 if preempted, else 1."""
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+
+EXTRA = re.compile(r"""extra == ["']([\w-]+)""")
 
 
 class UserError(ValueError):
@@ -53,4 +56,23 @@ def require_extra(field: str, extra: str, project: str = ".") -> Iterator[None]:
         raise UserError(
             f"{field} needs a library that is missing ({error}); "
             f"run in the checkout: pip install -e '{project}[{extra}]'"
+        ) from None
+
+
+@contextmanager
+def explain_missing_libraries() -> Iterator[None]:
+    """Turn a missing library of one of the project's extras into a UserError that names the extra; others stay."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        from importlib import metadata  # only here: every process imports this module
+
+        library = str(error.name).partition(".")[0].replace("_", "-")
+        requirements = metadata.requires("nightshift") or []
+        extras = [EXTRA.search(line) for line in requirements if re.match(rf"{re.escape(library)}\b", line)]
+        names = [match[1] for match in extras if match and match[1] not in ("test", "lint")]
+        if not names:
+            raise
+        raise UserError(
+            f"the library {error.name} is missing; run in the checkout: pip install -e '.[{names[0]}]'"
         ) from None

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightshift import storage
 from nightshift.runtime import telemetry
-from nightshift.runtime.errors import PreemptedError, UnavailableError, UserError
+from nightshift.runtime.errors import PreemptedError, UnavailableError, UserError, explain_missing_libraries
 from nightshift.runtime.memory import peak_memory
 from nightshift.runtime.printable import printable, printable_lines
 
@@ -91,7 +91,8 @@ def run(parser: StepParser, body: Body) -> None:
     )
 
     try:
-        _work(parser, StepContext(parser.parse_args()), body)
+        with explain_missing_libraries():
+            _work(parser, StepContext(parser.parse_args()), body)
     except PreemptedError as error:
         print(f"{parser.component}: preempted; {printable_lines(str(error))}", file=sys.stderr)
         sys.exit(PREEMPTED)

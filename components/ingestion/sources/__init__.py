@@ -1,4 +1,4 @@
-"""Where a day's rows come from: the simulator, files, a database, a table of a lakehouse or a topic."""
+"""Where a day's rows come from: the simulator, files, a database, a table of a lakehouse, a topic, or a package."""
 
 from datetime import date
 
@@ -11,7 +11,7 @@ from components.ingestion.sources.lakehouse import DeltaSnapshot, IcebergSnapsho
 from components.ingestion.sources.protocol import EventSource
 from components.ingestion.sources.simulated import Simulated
 from components.ingestion.sources.sql import QuerySource
-from nightshift import storage, tasks
+from nightshift import entry_points, storage, tasks
 from nightshift.config import Config
 from nightshift.config.columns import Holds
 from nightshift.data import databases
@@ -48,6 +48,9 @@ def connect(
 
 def _open(data: str, config: Config, digests: Digests, landing: str) -> EventSource:
     layout = config.source
+    if third_party := entry_points.find(entry_points.SOURCES).get(data.partition("://")[0]):
+        source: EventSource = third_party.load()(data, config)
+        return source
     if databases.is_database(data) != bool(layout.query):
         raise UserError(
             f"--data is {data}, and the config has {'a' if layout.query else 'no'} source query; "

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from datetime import datetime
 from functools import partial
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import urllib3
 
 from components.release.targets import BadVersionError, NoAnswerError, ReleaseTarget, VersionShare
+from nightshift import entry_points
 from nightshift.contracts.state import DeploymentTarget as Kind
 from nightshift.contracts.state import State
 from nightshift.local import examples
@@ -68,13 +69,14 @@ def ask(url: str, body: bytes) -> bytes:
 
 
 def _build_managed(serving: Mapping[str, Any], name: str) -> ReleaseTarget:
-    kinds = {
+    kinds: dict[str, Callable[[dict[str, Any], str], ReleaseTarget]] = {
         "sagemaker": _sagemaker,
         "kserve": _kserve_raw,
         "llm": _llm,
         "vertex": _vertex,
         "cloudrun": _cloudrun,
     }
+    kinds = {kind: point.load() for kind, point in entry_points.find(entry_points.TARGETS).items()} | kinds
     kind = serving.get("kind")
     if kind not in kinds:
         raise UserError(f"state.serving.kind is {kind!r}; allowed: {', '.join(kinds)}")
