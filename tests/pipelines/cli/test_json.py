@@ -152,7 +152,7 @@ def test_a_backfill_that_fails_prints_its_days_and_exits_one(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_collectives_are_printed_as_json() -> None:
-    words = engine("collectives", "--sizes", "1024", "--json")
+    words = engine("perf", "collectives", "--sizes", "1024", "--json")
     done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
 
     points = check(done.stdout, "collective_report")["points"]

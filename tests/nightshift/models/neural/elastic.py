@@ -21,6 +21,12 @@ def command(folder: Path, count: int, layout: str, every: float, pause: float, r
     return [sys.executable, "-m", "nightshift.models.neural", *words, *script]
 
 
+def undisturbed(folder: Path, count: int, layout: str) -> None:
+    """Run it without a launcher, whose processes each import what these have in common."""
+    command = [sys.executable, "-m", "tests.nightshift.models.neural.resumable", str(folder), layout, "1000", "0"]
+    subprocess.run([*command, str(count)], check=True, timeout=600, stderr=subprocess.DEVNULL)
+
+
 def lines(folder: Path) -> list[str]:
     """What the first process has noted, whole lines."""
     file = folder / "steps.txt"

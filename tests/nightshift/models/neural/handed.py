@@ -1,4 +1,4 @@
-"""Started by torchrun: a training that is told to end again and again, and each time resumes in another layout.
+"""Two processes: a training that is told to end again and again, and each time resumes in another layout.
 
 Flag: a folder, for its checkpoints and the weights and losses that it ends with. Prints after which steps it resumed.
 """
@@ -21,7 +21,7 @@ from nightshift.models.neural.trainer import NetworkTraining
 from nightshift.models.recipes.mlp import MLP
 from nightshift.runtime import step
 from nightshift.runtime.errors import PreemptedError
-from tests.nightshift.models.neural import resumable
+from tests.nightshift.models.neural import forked, resumable
 from tests.nightshift.models.neural.resumable import CPU, PARAMETERS
 
 WHOLE = None  # each process has all of it, as one alone has
@@ -75,4 +75,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    forked.run(2, main)

@@ -1,6 +1,7 @@
 """Started alone or by torchrun: train a network with checkpoints, and leave its weights and losses.
 
-Flags: folder, the layout as JSON, seconds between checkpoints, seconds that a step takes at least.
+Flags: folder, the layout as JSON, seconds between checkpoints, seconds that a step takes at least, and, to do without
+torchrun, the number of processes.
 """
 
 import json
@@ -21,6 +22,7 @@ from nightshift.models.recipes import mlp
 from nightshift.models.recipes.mlp import MLP, MLPParameters
 from nightshift.runtime import step
 from nightshift.runtime.errors import PreemptedError
+from tests.nightshift.models.neural import forked
 
 CPU = torch.device("cpu")
 PARAMETERS = MLPParameters(
@@ -93,4 +95,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    forked.run(int(sys.argv[5]), main) if len(sys.argv) > 5 else main()

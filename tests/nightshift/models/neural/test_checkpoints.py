@@ -317,15 +317,14 @@ def test_processes_that_are_told_to_end_save_together_and_others_resume(tmp_path
     start, weights = resumed(tmp_path / "kept")
     assert (start, close(weights, undisturbed())) == (saved, True)
     layout = '{"pipeline": 2, "tensor": 2}'
-    subprocess.run(elastic.command(four, 4, layout, 1000, 0), check=True, timeout=600, stderr=subprocess.DEVNULL)
+    elastic.undisturbed(four, 4, layout)
     assert close(torch.load(four / "weights.pt"), undisturbed())
     assert elastic.lines(four)[0] == f"resumed {saved}"
 
 
 @pytest.mark.slow
 def test_a_training_is_handed_from_whole_networks_to_zero_to_fsdp_and_back(tmp_path):
-    words = ["--standalone", "--nproc-per-node", "2", "-m", "tests.nightshift.models.neural.handed", str(tmp_path)]
-    command = [sys.executable, "-m", "nightshift.models.neural", *words]
+    command = [sys.executable, "-m", "tests.nightshift.models.neural.handed", str(tmp_path)]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
@@ -339,7 +338,8 @@ def test_a_training_is_handed_from_whole_networks_to_zero_to_fsdp_and_back(tmp_p
 
 @pytest.mark.slow
 def test_after_a_kill_the_first_new_attempt_ends_with_the_same_weights(tmp_path):
-    elastic.survived(tmp_path / "whole", [])
+    (tmp_path / "whole").mkdir()
+    elastic.undisturbed(tmp_path / "whole", 2, elastic.LAYOUT)
     elastic.survived(tmp_path / "killed", [25])
 
     starts = [line for line in elastic.lines(tmp_path / "killed") if line.startswith("resumed")]
