@@ -28,7 +28,7 @@ settings.load_profile("any load")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-MEASURED = {"components", "task", "tasks"}  # folders of tests, of what pyproject.toml measures coverage of
+MEASURED = {"components", "items", "llm", "tasks"}  # folders of tests, of what pyproject.toml measures coverage of
 # audit events of processes that begin
 STARTS = ("os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen")
 
