@@ -130,7 +130,7 @@ compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and write
 	$(BIN)/nightshift config schema > docs/schemas/config.json
 	$(BIN)/python -m nightshift.contracts docs/schemas
 	$(BIN)/python -m infra.cloud schema > docs/schemas/answers.json
-	$(BIN)/python -m nightshift_perf.planning.published > docs/planning-points.md
+	$(BIN)/python -m nightshift_perf.planning.published > packages/perf/docs/planning-points.md
 	$(BIN)/python tests/test_tree.py
 
 bench: $(VENV)/.bench ## Measure features and orchestration against other libraries

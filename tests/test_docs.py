@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted(path for folder in ("docs", "infra") for path in (ROOT / folder).rglob("*.md")),
+    *sorted(path for folder in ("docs", "infra", "packages") for path in (ROOT / folder).rglob("*.md")),
 ]
 MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.MULTILINE))

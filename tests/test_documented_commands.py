@@ -144,10 +144,11 @@ def print_help(command: str) -> str:
 
 def read_sources(module: str) -> str:
     """Return the source of a module and of the package that it is in, where its flags are defined."""
-    path = ROOT.joinpath(*module.split("."))
+    packages = {"nightshift_llm": "packages/llm", "nightshift_perf": "packages/perf"}
+    path = ROOT.joinpath(packages.get(module.partition(".")[0], ""), *module.split("."))
     file = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
     assert file.exists(), f"there is no module {module}"
-    shared = [ROOT / "nightshift" / "step.py", *(path if path.is_dir() else path.parent).glob("*.py")]
+    shared = [ROOT / "nightshift" / "runtime" / "step.py", *(path if path.is_dir() else path.parent).glob("*.py")]
     return "".join(source.read_text() for source in [file, *shared])
 
 

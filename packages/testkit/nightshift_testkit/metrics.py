@@ -13,7 +13,7 @@ import yaml
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "infra" / "monitoring"
 PAGE = ROOT / "docs" / "reference" / "metrics.md"
-GATEWAY_PAGE = ROOT / "docs" / "gateway.md"
+GATEWAY_PAGE = ROOT / "packages" / "llm" / "docs" / "gateway.md"
 SHARED = {
     "What a step pushes": {"pipeline", "use_case", "step"},
     "What the endpoint exposes": {"use_case"},

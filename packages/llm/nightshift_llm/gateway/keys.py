@@ -52,7 +52,7 @@ def parse_keys(path: str, text: bytes) -> Mapping[str, ApiKey]:
     try:
         keys = msgspec.yaml.decode(text, type=list[ApiKey])
     except (msgspec.DecodeError, ValueError) as error:
-        raise UserError(f"keys {path!r}: {error}; see docs/gateway.md for an example") from None
+        raise UserError(f"keys {path!r}: {error}; see packages/llm/docs/gateway.md for an example") from None
     for field in ("name", "sha256"):
         values = Counter(getattr(key, field) for key in keys)
         if repeated := [value for value, times in values.items() if times > 1]:

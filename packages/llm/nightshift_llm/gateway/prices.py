@@ -73,7 +73,7 @@ def parse_prices(path: str, text: bytes) -> Prices:
     try:
         prices = msgspec.yaml.decode(text, type=list[VersionPrice])
     except (msgspec.DecodeError, ValueError) as error:
-        raise UserError(f"prices {path!r}: {error}; see docs/gateway.md for an example") from None
+        raise UserError(f"prices {path!r}: {error}; see packages/llm/docs/gateway.md for an example") from None
     if not prices:
         raise UserError(f"prices {path!r} has none, so that no budget would be spent; give one of every version")
     versions = Counter(price.version for price in prices)

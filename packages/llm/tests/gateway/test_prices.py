@@ -40,7 +40,7 @@ def test_prices_are_whole_nanodollars_a_token() -> None:
         (b"- {version: a, prompt: 0.0001, completion: 1}", "prompt is 0.0001; give a multiple of 0.001"),
         (b"- {version: a, prompt: 1, completion: -1}", "completion is -1; give a multiple of 0.001"),
         (b"- {version: a, prompt: 1}", "missing required field `completion`"),
-        (b"- {version: a, prompt: x, completion: 1}", "see docs/gateway.md for an example"),
+        (b"- {version: a, prompt: x, completion: 1}", "see packages/llm/docs/gateway.md for an example"),
         (b"- {version: a, prompt: .nan, completion: 1}", "prices 'prices.yaml'"),
         (b"[]", "prices 'prices.yaml' has none, so that no budget would be spent"),
         (FILE + b"- {version: small, prompt: 0, completion: 0}", "version 'small' is there twice"),

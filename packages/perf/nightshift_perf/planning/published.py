@@ -1,6 +1,6 @@
 """The formulas against what others have measured: the table of `published.csv`, recomputed.
 
-`python -m nightshift_perf.planning.published` prints the page docs/planning-points.md.
+`python -m nightshift_perf.planning.published` prints the page packages/perf/docs/planning-points.md.
 """
 
 import csv
@@ -102,7 +102,7 @@ def spread(relative: Iterable[float]) -> tuple[float, float]:
 
 
 def page(table: Sequence[PublishedFigure]) -> Iterator[str]:
-    """Yield the lines of docs/planning-points.md."""
+    """Yield the lines of packages/perf/docs/planning-points.md."""
     yield "# The planner against published figures, point by point\n"
     yield "How far `nightshift perf plan` can be trusted, in detail; [planning.md](planning.md) sums up. No GPU of"
     yield "ours has run any of these. Written by `make compile`.\n"
