@@ -44,6 +44,7 @@ ELSEWHERE = {
 RUN_BY = {
     "backfill": "tests/e2e/test_monitoring.py",
     "cloud": "tests/infra/test_cloud.py",
+    "collectives": "packages/perf/tests/cli/test_tune.py",
     "compile": "tests/test_documented_commands.py",
     "config": "tests/pipelines/cli/test_cli.py",
     "costs": "tests/pipelines/cli/test_costs.py",
@@ -51,10 +52,14 @@ RUN_BY = {
     "doctor": "tests/pipelines/cli/test_doctor.py",
     "exporter": "tests/pipelines/engines/kubeflow/test_exporter.py",
     "gc": "tests/e2e/test_daily_run.py",
+    "language": "packages/llm/tests/cli/test_llm.py",
     "loadtest": "tests/pipelines/cli/test_cli.py",
     "mcp": "tests/pipelines/cli/test_mcp.py",
     "models": "tests/pipelines/cli/test_models.py",
     "optimize": "tests/e2e/test_daily_run.py",
+    "perf": "packages/perf/tests/test_pairs.py",
+    "plan": "packages/perf/tests/cli/test_plan.py",
+    "profile": "packages/perf/tests/cli/test_profile.py",
     "promote": "tests/pipelines/cli/test_models.py",
     "release": "tests/pipelines/cli/test_cli.py",
     "repair": "tests/nightshift/tabular/online/test_repair.py",
@@ -62,12 +67,13 @@ RUN_BY = {
     "rollback": "tests/pipelines/cli/test_models.py",
     "serve": "tests/pipelines/cli/test_models.py",
     "run": "tests/e2e/test_daily_run.py",
+    "scale": "packages/perf/tests/cli/test_scale.py",
     "schedule": "tests/e2e/test_kubeflow.py",
     "show": "tests/pipelines/cli/test_cli.py",
     "stop": "tests/e2e/test_daily_run.py",
     "submit": "tests/e2e/test_kubeflow.py",
+    "tune": "packages/perf/tests/cli/test_tune.py",
 }
-PACKAGES = ("llm", "perf")  # commands of packages, whose actions have flags of their own
 # the pages' very lines of these are run below: they need no run, no network and no GPU
 RUN_HERE = ("nightshift perf plan", "nightshift costs --samples", "nightshift gc")
 
@@ -129,21 +135,19 @@ def flags(argv: Argv) -> set[str]:
     return {word.partition("=")[0] for word in argv if re.fullmatch(r"--[a-z][a-z0-9-]*(=.*)?", word, re.DOTALL)}
 
 
-def print_help(words: Argv) -> str:
-    """Return what `nightshift <command> --help` prints, for a package's command that of its action."""
-    command = words[: 2 if words[:1] and words[0] in PACKAGES else 1]
+def print_help(command: str) -> str:
+    """Return what `nightshift <command> --help` prints."""
     with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
-        parse_command_line([*(word for word in command if not word.startswith("-")), "--help"])
+        parse_command_line([*([] if command == "--help" else [command]), "--help"])
     return printed.getvalue()
 
 
 def read_sources(module: str) -> str:
     """Return the source of a module and of the package that it is in, where its flags are defined."""
-    packages = {"nightshift_llm": "packages/llm", "nightshift_perf": "packages/perf"}
-    path = ROOT.joinpath(packages.get(module.partition(".")[0], ""), *module.split("."))
+    path = ROOT.joinpath(*module.split("."))
     file = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
     assert file.exists(), f"there is no module {module}"
-    shared = [ROOT / "nightshift" / "runtime" / "step.py", *(path if path.is_dir() else path.parent).glob("*.py")]
+    shared = [ROOT / "nightshift" / "step.py", *(path if path.is_dir() else path.parent).glob("*.py")]
     return "".join(source.read_text() for source in [file, *shared])
 
 
@@ -162,7 +166,7 @@ def test_the_command_line_takes_what_the_pages_show(argv: Argv) -> None:
 
 @pytest.mark.parametrize("argv", of_program(TEXT, "nightshift"))
 def test_a_command_has_the_flags_that_the_pages_name(argv: Argv) -> None:
-    assert flags(argv) <= set(re.findall(r"--[a-z][a-z0-9-]*", print_help(argv[1:])))
+    assert flags(argv) <= set(re.findall(r"--[a-z][a-z0-9-]*", print_help(*argv[1:2])))
 
 
 @pytest.mark.parametrize("argv", of_program(NAMED, "python"))
