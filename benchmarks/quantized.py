@@ -18,7 +18,7 @@ import yaml
 
 from benchmarks import figures
 from benchmarks.steps import run_steps
-from components.optimization import compare, subjects
+from components.optimization import compare, component, subjects
 from components.training.core import fit_all
 from nightshift.config import parse
 from nightshift.contracts import package, tables
@@ -93,7 +93,7 @@ def judge_form(name: str, folder: Path) -> tuple[Optimization, float]:
         fit(name, uri, model)
     flags = {"config": json.dumps(config(name)), "features": uri, "model": str(model), "result": str(optimized)}
     argv = [word for flag, value in flags.items() for word in (f"--{flag}", value)]
-    context = StepContext(compare.parser().parse_args(argv))
+    context = StepContext(component.comparison.parser().parse_args(argv))
     compare.body(context)
     subject = subjects.read(context)
     assert subject.original.graph is not None

@@ -28,6 +28,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks import figures
 from components.training import __main__ as training_step
+from components.training import component
 from nightshift.config.neural import Trainer
 from nightshift.items.shards import Shards
 from nightshift.models.neural import data, devices, processes, trainer
@@ -313,11 +314,13 @@ def machines() -> None:
 
         cluster.meanwhile = once
         training_step.body(
-            StepContext(training_step.parser().parse_args(site.with_nodes(step_flags, nodes=2, checkpoint_seconds=1))),
+            StepContext(
+                component.training.parser().parse_args(site.with_nodes(step_flags, nodes=2, checkpoint_seconds=1))
+            ),
             cluster.job,
         )
         together = scores(folder)["net"]
-        training_step.body(StepContext(training_step.parser().parse_args(step_flags)))
+        training_step.body(StepContext(component.training.parser().parse_args(step_flags)))
         gap, left = np.abs(together - scores(folder)["net"]).max(), cluster.left()
     console.print(f"scores differ by {gap:.1g} from those of one machine; left on the cluster: {left or 'nothing'}")
 

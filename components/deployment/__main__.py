@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from components.deployment import section
+from components.deployment import component, section
 from nightshift import registry, storage, tasks
 from nightshift.contracts import package
 from nightshift.contracts.deployment import Deployment, DeploymentOutcome
@@ -18,27 +18,10 @@ from nightshift.registry import Version, release_record
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.lineage import code_version
 from nightshift.runtime.progress import Patience
-from nightshift.runtime.step import StepParser, log, run
+from nightshift.runtime.step import log, run
 
 if TYPE_CHECKING:
     from components.deployment.core import DeploymentDecision, VersionInfo
-
-
-def parser() -> StepParser:
-    """Return the step's flags."""
-    return StepParser(
-        "deployment", "Register a model, promote it where the verdicts allow, serve the champion.", acts=True
-    ).takes(
-        config="the use case's config (JSON)",
-        date="logical date, YYYY-MM-DD",
-        features="URI of the features manifest",
-        model="folder of the model",
-        evaluation="folder of the evaluation",
-        drift="folder of the drift step",
-        state="where things are kept (JSON)",
-        run="id of the run, for the lineage",
-        deployment="deployment.json to write",
-    )
 
 
 @dataclass(frozen=True)
@@ -207,4 +190,4 @@ def _record(state: State, version: Version, settled: DeploymentResult, caveats: 
 
 
 if __name__ == "__main__":
-    run(parser(), body)
+    run(component.deployment.parser(), body)

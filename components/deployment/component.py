@@ -1,34 +1,20 @@
-"""The deployment step as Kubeflow sees it."""
+"""The contract of the deployment step."""
 
-from typing import Any
+from nightshift.runtime.flags import CONFIG, DATE, FEATURES, MODEL, RUN, STATE, StepContract, StepInput, StepOutput
 
-from kfp import dsl
-
-from nightshift.runtime.container import container
-
-
-@dsl.container_component
-def deployment(
-    config: dict[str, Any],
-    date: str,
-    state: dict[str, Any],
-    run: str,
-    features: dsl.Input[dsl.Dataset],
-    model: dsl.Input[dsl.Model],
-    evaluation: dsl.Input[dsl.Artifact],
-    drift: dsl.Input[dsl.Artifact],
-    deployment: dsl.Output[dsl.Artifact],
-) -> dsl.ContainerSpec:
-    """Register the model, promote and serve it where the verdict allows."""
-    return container(
-        "deployment",
-        config=config,
-        date=date,
-        state=state,
-        run=run,
-        features=features.uri,
-        model=model.uri,
-        evaluation=evaluation.uri,
-        drift=drift.uri,
-        deployment=deployment.uri,
-    )
+deployment = StepContract(
+    "deployment",
+    "Register a model, promote it where the verdicts allow, serve the champion.",
+    (
+        CONFIG,
+        DATE,
+        STATE,
+        RUN,
+        FEATURES,
+        MODEL,
+        StepInput("evaluation", "Artifact", "URI of the folder of the evaluation"),
+        StepInput("drift", "Artifact", "URI of the folder of the drift step"),
+        StepOutput("deployment", "Artifact", "URI of deployment.json to write"),
+    ),
+    acts=True,
+)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from components.drift import section
+from components.drift import component, section
 from nightshift import storage, tasks
 from nightshift.contracts import drift, package, tables, verdict
 from nightshift.contracts.artifact import Window
@@ -16,17 +16,6 @@ from nightshift.tasks.base.drift import Comparison, DriftInputs
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def parser() -> step.StepParser:
-    """Return the step's flags."""
-    return step.StepParser("drift", "Compare the newest days with the model's reference, write a verdict.").takes(
-        config="the use case's config (JSON)",
-        date="logical date, YYYY-MM-DD",
-        features="URI of the features manifest",
-        scores="URI of what the scoring step has written",
-        drift="URI of the folder to write",
-    )
 
 
 def body(context: StepContext) -> dict[str, Any]:
@@ -118,4 +107,4 @@ def _concatenate(frames: "list[pd.DataFrame]") -> "pd.DataFrame":
 
 
 if __name__ == "__main__":
-    step.run(parser(), body)
+    step.run(component.drift.parser(), body)

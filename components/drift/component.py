@@ -1,19 +1,15 @@
-"""The drift step as Kubeflow sees it."""
+"""The contract of the drift step."""
 
-from typing import Any
+from nightshift.runtime.flags import CONFIG, DATE, FEATURES, StepContract, StepInput, StepOutput
 
-from kfp import dsl
-
-from nightshift.runtime.container import container
-
-
-@dsl.container_component
-def drift(
-    config: dict[str, Any],
-    date: str,
-    features: dsl.Input[dsl.Dataset],
-    scores: dsl.Input[dsl.Dataset],
-    drift: dsl.Output[dsl.Artifact],
-) -> dsl.ContainerSpec:
-    """Compare the newest days with the model's reference, write a verdict."""
-    return container("drift", config=config, date=date, features=features.uri, scores=scores.uri, drift=drift.uri)
+drift = StepContract(
+    "drift",
+    "Compare the newest days with the model's reference, write a verdict.",
+    (
+        CONFIG,
+        DATE,
+        FEATURES,
+        StepInput("scores", "Dataset", "URI of what the scoring step has written"),
+        StepOutput("drift", "Artifact", "URI of the folder to write"),
+    ),
+)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from components.evaluation import section
+from components.evaluation import component, section
 from nightshift import storage, tasks
 from nightshift.contracts import evaluation, package, verdict
 from nightshift.contracts.package import ModelPackage
@@ -15,18 +15,6 @@ from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UnavailableError
 from nightshift.tasks.base.evaluation import EvaluationReport, RowsUnderTest
-
-
-def parser() -> step.StepParser:
-    """Return the step's flags."""
-    return step.StepParser("evaluation", "Measure the candidates on the test days, write a verdict.").takes(
-        config="the use case's config (JSON)",
-        date="logical date, YYYY-MM-DD",
-        features="URI of the features manifest",
-        model="URI of the model",
-        state="where things are kept (JSON)",
-        evaluation="URI of the folder to write",
-    )
 
 
 def body(context: StepContext) -> dict[str, Any]:
@@ -105,4 +93,4 @@ def _save(folder: str, report: EvaluationReport) -> None:
 
 
 if __name__ == "__main__":
-    step.run(parser(), body)
+    step.run(component.evaluation.parser(), body)

@@ -1,26 +1,14 @@
 """The shell of the features step: events manifest in, features manifest and missing partitions out."""
 
-from components.features import section
+from components.features import component, section
 from nightshift import storage, tasks
 from nightshift.contracts import tables
 from nightshift.contracts.section import write_section
 from nightshift.runtime.context import StepContext
-from nightshift.runtime.step import StepParser, log, run
+from nightshift.runtime.step import log, run
 from nightshift.tasks.base.features import FeatureSetup
 
 PASSED_ON = ("unlabeled", "signals")  # details of the events that later steps read
-
-
-def parser() -> StepParser:
-    """Return the step's flags."""
-    step = StepParser("features", "compute the trailing-window features of the days a run needs").takes(
-        config="the use case's config (JSON)",
-        date="the logical date, YYYY-MM-DD",
-        state="where things are kept (JSON)",
-        events="URI of the events manifest",
-        features="URI of the features manifest to write",
-    )
-    return step.takes_device()
 
 
 def body(context: StepContext) -> dict[str, float]:
@@ -50,4 +38,4 @@ def scratch(lake: str, use_case: str, features: str) -> str:
 
 
 if __name__ == "__main__":
-    run(parser(), body)
+    run(component.features.parser(), body)

@@ -1,22 +1,16 @@
-"""The features step as Kubeflow sees it."""
+"""The contract of the features step."""
 
-from typing import Any
+from nightshift.runtime.flags import CONFIG, DATE, DEVICE, STATE, StepContract, StepInput, StepOutput
 
-from kfp import dsl
-
-from nightshift.runtime.container import container
-
-
-@dsl.container_component
-def features(
-    config: dict[str, Any],
-    date: str,
-    device: str,
-    state: dict[str, Any],
-    events: dsl.Input[dsl.Dataset],
-    features: dsl.Output[dsl.Dataset],
-) -> dsl.ContainerSpec:
-    """Compute the trailing-window features of the days a run needs."""
-    return container(
-        "features", config=config, date=date, device=device, state=state, events=events.uri, features=features.uri
-    )
+features = StepContract(
+    "features",
+    "Compute the trailing-window features of the days a run needs.",
+    (
+        CONFIG,
+        DATE,
+        DEVICE,
+        STATE,
+        StepInput("events", "Dataset", "URI of the events manifest"),
+        StepOutput("features", "Dataset", "URI of the features manifest to write"),
+    ),
+)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
-from components.ingestion import corrections, digests, repeats, section, sources, tally
+from components.ingestion import component, corrections, digests, repeats, section, sources, tally
 from components.ingestion.sources.coverage import require_days
 from components.ingestion.sources.protocol import EventSource, RawRows
 from nightshift import storage, tasks
@@ -17,7 +17,7 @@ from nightshift.contracts.tables import Partition, Table, find_partition, partit
 from nightshift.data.splits import Plan
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UserError
-from nightshift.runtime.step import StepParser, log, run
+from nightshift.runtime.step import log, run
 
 if TYPE_CHECKING:
     from components.ingestion import core
@@ -46,17 +46,6 @@ class IngestionJob:
     lake: str
     text_ids: Collection[str] = ()
     repeated: Mapping[date, repeats.Keys] = field(default_factory=dict)
-
-
-def parser() -> StepParser:
-    """Return the flags."""
-    return StepParser("ingestion", "Checks a window of days of raw events and writes them to the lake.").takes(
-        config="the use case's config (JSON)",
-        date="the logical date, YYYY-MM-DD",
-        data="'simulator', or the URI of the folder, database, catalog or brokers that hold the raw events",
-        state="where things are kept (JSON)",
-        events="where to write the manifest of events",
-    )
 
 
 def body(context: StepContext) -> dict[str, float | str]:
@@ -250,4 +239,4 @@ def _with_examples(excess: tally.Excess, config: Config, partitions: list[Partit
 
 
 if __name__ == "__main__":
-    run(parser(), body)
+    run(component.ingestion.parser(), body)

@@ -1,19 +1,17 @@
-"""The ingestion step as Kubeflow sees it."""
+"""The contract of the ingestion step."""
 
-from typing import Any
+from nightshift.runtime.flags import CONFIG, DATE, STATE, StepContract, StepOutput, StepParameter
 
-from kfp import dsl
-
-from nightshift.runtime.container import container
-
-
-@dsl.container_component
-def ingestion(
-    config: dict[str, Any],
-    date: str,
-    data: str,
-    state: dict[str, Any],
-    events: dsl.Output[dsl.Dataset],
-) -> dsl.ContainerSpec:
-    """Read the days a run needs, quarantine bad rows, write the lake's events by day."""
-    return container("ingestion", config=config, date=date, data=data, state=state, events=events.uri)
+ingestion = StepContract(
+    "ingestion",
+    "Check a window of days of raw events, quarantine bad rows, write the lake's events by day.",
+    (
+        CONFIG,
+        DATE,
+        StepParameter(
+            "data", str, "'simulator', or the URI of the folder, database, catalog or brokers that hold the raw events"
+        ),
+        STATE,
+        StepOutput("events", "Dataset", "URI of the manifest of events to write"),
+    ),
+)

@@ -3,26 +3,12 @@
 import json
 from datetime import UTC, date, datetime
 
-from components.launching import core, section
+from components.launching import component, core, section
 from nightshift.contracts.request import Launch, RetrainingRequest
 from nightshift.contracts.section import write_section
 from nightshift.data.splits import last_complete_day
 from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
-
-
-def parser() -> step.StepParser:
-    """Return the step's flags."""
-    flags = step.StepParser("launching", "Start a pipeline on Kubeflow, once for a day.", acts=True).takes_device()
-    flags.add_argument("--date", help="logical date, YYYY-MM-DD (default: the last complete UTC day)")
-    flags.add_argument("--request", help="URI of monitoring's request; nothing is started unless it asks for it")
-    return flags.takes(
-        pipeline="name of the uploaded pipeline",
-        config="the use case's config (JSON)",
-        data="where the raw events lie",
-        state="where things are kept, and where Kubeflow is (JSON)",
-        launch="URI of the outcome to write",
-    )
 
 
 def body(context: StepContext) -> dict[str, float]:
@@ -60,4 +46,4 @@ def _launch(context: StepContext, day: date, reason: str) -> Launch:
 
 
 if __name__ == "__main__":
-    step.run(parser(), body)
+    step.run(component.retraining.parser(), body)

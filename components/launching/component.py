@@ -1,47 +1,26 @@
-"""The launching step as Kubeflow sees it: started by the clock, or by monitoring's request."""
+"""The contract of the launching step: started by the clock, or by monitoring's request."""
 
-from typing import Any
+from nightshift.runtime.flags import CONFIG, DEVICE, STATE, StepContract, StepInput, StepOutput, StepParameter
 
-from kfp import dsl
-
-from nightshift.runtime.container import container
-
-
-@dsl.container_component
-def launching(
-    pipeline: str,
-    config: dict[str, Any],
-    data: str,
-    device: str,
-    state: dict[str, Any],
-    launch: dsl.Output[dsl.Artifact],
-) -> dsl.ContainerSpec:
-    """Start a pipeline for the last complete day."""
-    return container(
-        "launching", pipeline=pipeline, config=config, data=data, device=device, state=state, launch=launch.uri
-    )
-
-
-@dsl.container_component
-def retraining(
-    pipeline: str,
-    config: dict[str, Any],
-    date: str,
-    data: str,
-    device: str,
-    state: dict[str, Any],
-    request: dsl.Input[dsl.Artifact],
-    launch: dsl.Output[dsl.Artifact],
-) -> dsl.ContainerSpec:
-    """Start a pipeline for the day if monitoring asks for it."""
-    return container(
-        "launching",
-        pipeline=pipeline,
-        config=config,
-        date=date,
-        data=data,
-        device=device,
-        state=state,
-        request=request.uri,
-        launch=launch.uri,
-    )
+retraining = StepContract(
+    "launching",
+    "Start a pipeline on Kubeflow, once for a day.",
+    (
+        StepParameter("pipeline", str, "name of the uploaded pipeline"),
+        CONFIG,
+        StepParameter("date", str, "logical date, YYYY-MM-DD (default: the last complete UTC day)", required=False),
+        StepParameter("data", str, "where the raw events lie"),
+        DEVICE,
+        STATE,
+        StepInput(
+            "request",
+            "Artifact",
+            "URI of monitoring's request; nothing is started unless it asks for it",
+            required=False,
+        ),
+        StepOutput("launch", "Artifact", "URI of the outcome to write"),
+    ),
+    name="retraining",
+    acts=True,
+)
+launching = retraining.without("launching", "date", "request")

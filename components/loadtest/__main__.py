@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from components.loadtest import core, section
+from components.loadtest import component, core, section
 from components.loadtest.client import Client, encode
 from components.loadtest.core import Load, LoadSample
 from components.loadtest.server import ServerProcess, serve
@@ -25,16 +25,6 @@ from nightshift.stats.latency import poisson_schedule
 from nightshift.tasks.base.serving import Payload
 
 WARM_UP = 0.5  # seconds
-
-
-def parser() -> step.StepParser:
-    """Return the step's flags."""
-    return step.StepParser("loadtest", "Measure what a server of the champion withstands, and how to start it.").takes(
-        config="the use case's config (JSON)",
-        state="where things are kept (JSON)",
-        load="what differs from the usual load (JSON): p99_ms, seconds, connections, rates",
-        loadtest="URI of the folder to write",
-    )
 
 
 def body(context: StepContext) -> dict[str, float | str]:
@@ -133,4 +123,4 @@ def _keep(state: State, name: str, chosen: ServerSettings | None) -> str | None:
 
 
 if __name__ == "__main__":
-    step.run(parser(), body)
+    step.run(component.loadtest.parser(), body)

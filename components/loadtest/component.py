@@ -1,18 +1,14 @@
-"""The load test as Kubeflow sees it."""
+"""The contract of the load test."""
 
-from typing import Any
+from nightshift.runtime.flags import CONFIG, STATE, StepContract, StepOutput, StepParameter
 
-from kfp import dsl
-
-from nightshift.runtime.container import container
-
-
-@dsl.container_component
-def loadtest(
-    config: dict[str, Any],
-    state: dict[str, Any],
-    load: dict[str, Any],
-    loadtest: dsl.Output[dsl.Artifact],
-) -> dsl.ContainerSpec:
-    """Measure what a server of the champion withstands, and how to start it."""
-    return container("loadtest", config=config, state=state, load=load, loadtest=loadtest.uri)
+loadtest = StepContract(
+    "loadtest",
+    "Measure what a server of the champion withstands, and how to start it.",
+    (
+        CONFIG,
+        STATE,
+        StepParameter("load", dict, "what differs from the usual load (JSON): p99_ms, seconds, connections, rates"),
+        StepOutput("loadtest", "Artifact", "URI of the folder to write"),
+    ),
+)

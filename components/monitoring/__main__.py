@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from datetime import date
 
-from components.monitoring import core, section
+from components.monitoring import component, core, section
 from components.monitoring.core import AuditEntry
 from nightshift import storage
 from nightshift.contracts import drift
@@ -13,19 +13,6 @@ from nightshift.contracts.state import DeploymentTarget
 from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UserError
-
-
-def parser() -> step.StepParser:
-    """Return the step's flags."""
-    return step.StepParser(
-        "monitoring", "Decide from the drift of the last days whether to ask for a retraining."
-    ).takes(
-        config="the use case's config (JSON)",
-        date="logical date, YYYY-MM-DD",
-        drift="URI of what the drift step has written",
-        state="where things are kept (JSON)",
-        request="URI of the request to write",
-    )
 
 
 def body(context: StepContext) -> dict[str, float | str]:
@@ -53,4 +40,4 @@ def _log(folder: str, until: date) -> list[AuditEntry]:
 
 
 if __name__ == "__main__":
-    step.run(parser(), body)
+    step.run(component.monitoring.parser(), body)

@@ -1,19 +1,15 @@
-"""The monitoring step as Kubeflow sees it."""
+"""The contract of the monitoring step."""
 
-from typing import Any
+from nightshift.runtime.flags import CONFIG, DATE, STATE, StepContract, StepInput, StepOutput
 
-from kfp import dsl
-
-from nightshift.runtime.container import container
-
-
-@dsl.container_component
-def monitoring(
-    config: dict[str, Any],
-    date: str,
-    state: dict[str, Any],
-    drift: dsl.Input[dsl.Artifact],
-    request: dsl.Output[dsl.Artifact],
-) -> dsl.ContainerSpec:
-    """Decide from the drift of the last days whether to ask for a retraining."""
-    return container("monitoring", config=config, date=date, state=state, drift=drift.uri, request=request.uri)
+monitoring = StepContract(
+    "monitoring",
+    "Decide from the drift of the last days whether to ask for a retraining.",
+    (
+        CONFIG,
+        DATE,
+        STATE,
+        StepInput("drift", "Artifact", "URI of what the drift step has written"),
+        StepOutput("request", "Artifact", "URI of the request to write"),
+    ),
+)

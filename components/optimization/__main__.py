@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from components.optimization import section
+from components.optimization import component, section
 from nightshift import storage, tasks
 from nightshift.contracts import optimization as contract
 from nightshift.contracts import package, verdict
@@ -17,16 +17,6 @@ from nightshift.runtime.context import StepContext
 
 if TYPE_CHECKING:
     from components.optimization.forms import Form
-
-
-def parser() -> step.StepParser:
-    """Return the step's flags."""
-    return step.StepParser("optimization", "Serve the selected graph in the form that the config names.").takes(
-        config="the use case's config (JSON)",
-        features="URI of the features manifest",
-        model="URI of the model",
-        optimized="URI of the model to write",
-    )
 
 
 def body(context: StepContext) -> dict[str, str]:
@@ -92,4 +82,4 @@ def _write_package(context: StepContext, changed: ModelPackage, form: "Form | No
 
 
 if __name__ == "__main__":
-    step.run(parser(), body)
+    step.run(component.optimization.parser(), body)

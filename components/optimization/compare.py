@@ -1,20 +1,11 @@
 """`python -m components.optimization.compare`: finds the fastest variant of a graph, for `nightshift optimize`."""
 
+from components.optimization import component
 from nightshift import storage
 from nightshift.contracts import optimization as contract
 from nightshift.models.tensors import row_count
 from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
-
-
-def parser() -> step.StepParser:
-    """Return the flags."""
-    return step.StepParser("optimization", "Measure every form of the selected graph.").takes(
-        config="the use case's config (JSON)",
-        features="URI of the features manifest",
-        model="URI of the model",
-        result="URI of the folder for optimization.json",
-    )
 
 
 def body(context: StepContext) -> None:
@@ -36,4 +27,4 @@ def body(context: StepContext) -> None:
 
 
 if __name__ == "__main__":
-    step.run(parser(), body)
+    step.run(component.comparison.parser(), body)

@@ -1,18 +1,14 @@
-"""The optimization as Kubeflow sees it."""
+"""The contracts of the optimization step, and of its comparison of all forms."""
 
-from typing import Any
+from nightshift.runtime.flags import CONFIG, FEATURES, MODEL, StepContract, StepOutput
 
-from kfp import dsl
-
-from nightshift.runtime.container import container
-
-
-@dsl.container_component
-def optimization(
-    config: dict[str, Any],
-    features: dsl.Input[dsl.Dataset],
-    model: dsl.Input[dsl.Model],
-    optimized: dsl.Output[dsl.Model],
-) -> dsl.ContainerSpec:
-    """Find a form of the selected graph that scores the same, faster."""
-    return container("optimization", config=config, features=features.uri, model=model.uri, optimized=optimized.uri)
+optimization = StepContract(
+    "optimization",
+    "Serve the selected graph in the form that the config names.",
+    (CONFIG, FEATURES, MODEL, StepOutput("optimized", "Model", "URI of the model to write")),
+)
+comparison = StepContract(
+    "optimization",
+    "Measure every form of the selected graph.",
+    (CONFIG, FEATURES, MODEL, StepOutput("result", "Artifact", "URI of the folder for optimization.json")),
+)

@@ -2,7 +2,7 @@
 
 import os
 
-from components.profiling import section
+from components.profiling import component, section
 from nightshift import storage, tasks
 from nightshift.contracts import profile
 from nightshift.contracts.section import write_section
@@ -10,21 +10,6 @@ from nightshift.models.tensors import row_count
 from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
 from nightshift.tasks.base.training import TrainingSetup
-
-
-def parser() -> step.StepParser:
-    """Return the step's flags."""
-    return (
-        step.StepParser("profiling", "Measure the training of the selected model.")
-        .takes_device()
-        .takes(
-            config="the use case's config (JSON)",
-            date="logical date, YYYY-MM-DD",
-            features="URI of the features manifest",
-            model="URI of the model",
-            profile="URI of the folder to write",
-        )
-    )
 
 
 def body(context: StepContext) -> dict[str, float]:
@@ -56,4 +41,4 @@ def body(context: StepContext) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    step.run(parser(), body)
+    step.run(component.profiling.parser(), body)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 
-from components.release import core, section, verdicts
+from components.release import component, core, section, verdicts
 from components.release.core import Moment
 from components.release.targets import BadVersionError, ReleaseTarget, VersionShare, factory, rollout
 from components.release.verdicts import RequestFigures
@@ -24,18 +24,6 @@ from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UserError
 from nightshift.stats.sequential import LossSums
-
-
-def parser() -> step.StepParser:
-    """Return the step's flags."""
-    return step.StepParser("release", "Take a release one step further, or back.", acts=True).takes(
-        config="the use case's config (JSON)",
-        date="logical date, YYYY-MM-DD",
-        state="where things are kept (JSON)",
-        run="id of the run, for the record",
-        features="URI of the features manifest",
-        release="release.json to write",
-    )
 
 
 @dataclass(frozen=True)
@@ -218,4 +206,4 @@ def _version(job: ReleaseJob, served: ReleasedVersion) -> Version:
 
 
 if __name__ == "__main__":
-    step.run(parser(), body)
+    step.run(component.release.parser(), body)

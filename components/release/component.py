@@ -1,22 +1,10 @@
-"""The release step as Kubeflow sees it."""
+"""The contract of the release step."""
 
-from typing import Any
+from nightshift.runtime.flags import CONFIG, DATE, FEATURES, RUN, STATE, StepContract, StepOutput
 
-from kfp import dsl
-
-from nightshift.runtime.container import container
-
-
-@dsl.container_component
-def release(
-    config: dict[str, Any],
-    date: str,
-    state: dict[str, Any],
-    run: str,
-    features: dsl.Input[dsl.Dataset],
-    release: dsl.Output[dsl.Artifact],
-) -> dsl.ContainerSpec:
-    """Compare a version that is being released with the champion, and have it answer more requests, or none."""
-    return container(
-        "release", config=config, date=date, state=state, run=run, features=features.uri, release=release.uri
-    )
+release = StepContract(
+    "release",
+    "Compare a version that is being released with the champion, and have it answer more requests, or none.",
+    (CONFIG, DATE, STATE, RUN, FEATURES, StepOutput("release", "Artifact", "URI of release.json to write")),
+    acts=True,
+)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from components.reporting import core, overview
+from components.reporting import component, core, overview
 from components.reporting.core import RunArtifacts, RunHeader
 from components.reporting.summary import Summary
 from nightshift import storage
@@ -13,21 +13,6 @@ from nightshift.contracts.section import PAGE, read_section
 from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.lineage import code_version
-
-
-def parser() -> step.StepParser:
-    """Return the step's flags; the artifacts come with the executor input, since each pipeline has others."""
-    flags = step.StepParser("reporting", "Write the summary and the report of a run.", has_budget=False)
-    return flags.takes_device().takes(
-        config="the use case's config (JSON)",
-        date="logical date, YYYY-MM-DD",
-        data="where the raw events came from",
-        state="where things are kept (JSON)",
-        run="the run's id",
-        summary="URI of the JSON file to write",
-        report="URI of the HTML file to write",
-        overview="URI of the Markdown file to write",
-    )
 
 
 def body(context: StepContext) -> None:
@@ -114,4 +99,4 @@ def _starts_later(uri: str, summary: Summary) -> bool:
 
 
 if __name__ == "__main__":
-    step.run(parser(), body)
+    step.run(component.reporting.parser(), body)

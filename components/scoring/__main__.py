@@ -6,7 +6,7 @@ from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from components.scoring import alerts, section, sink
+from components.scoring import alerts, component, section, sink
 from nightshift import storage, tasks
 from nightshift.contracts import package, tables
 from nightshift.contracts.package import ModelPackage
@@ -77,19 +77,6 @@ class ScoringJob:
         made_from = [SCHEMA, features.sha256, self.model.sha256, self.source.version]
         lake, name = self.context.state.lake, self.context.config.name
         return tables.partition_uri(lake, name, "scores", day, storage.fingerprint(made_from))
-
-
-def parser() -> step.StepParser:
-    """Return the step's flags."""
-    flags = step.StepParser("scoring", "Score the newest days, and those whose labels are due.").takes(
-        config="the use case's config (JSON)",
-        date="logical date, YYYY-MM-DD",
-        state="where things are kept (JSON)",
-        features="URI of the features manifest",
-        scores="URI of the folder to write",
-    )
-    flags.add_argument("--model", help="URI of the model that scores (default: the registry's champion)")
-    return flags
 
 
 def body(context: StepContext) -> dict[str, Any]:
@@ -173,4 +160,4 @@ def _save(folder: str, job: ScoringJob, scores: tables.Table) -> None:
 
 
 if __name__ == "__main__":
-    step.run(parser(), body)
+    step.run(component.scoring.parser(), body)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from components.training import section
+from components.training import component, section
 from components.training.trainjob import TrainJob, TrainJobWork, here
 from nightshift import storage, tasks
 from nightshift.config import Config
@@ -23,22 +23,6 @@ if TYPE_CHECKING:
     from components.training.core import TrainedModel
 
 LAUNCHED, LOCAL = "WORLD_SIZE", "LOCAL_RANK"  # what torchrun sets
-FLAGS = ("config", "date", "device", "state", "features", "model")
-
-
-def parser() -> step.StepParser:
-    """Return the step's flags."""
-    return (
-        step.StepParser("training", "Fit the candidates, choose one on the validation days, write them as ONNX.")
-        .takes_device()
-        .takes(
-            config="the use case's config (JSON)",
-            date="logical date, YYYY-MM-DD",
-            state="where things are kept (JSON); checkpoints are used here",
-            features="URI of the features manifest",
-            model="URI of the folder to write",
-        )
-    )
 
 
 def body(context: StepContext, trainjob: Callable[[TrainJobWork], TrainJob] = here) -> dict[str, float | None]:
@@ -83,7 +67,8 @@ def _check_writable(*folders: str) -> None:
 
 def _work(context: StepContext) -> TrainJobWork:
     """Return this step as the work of several machines."""
-    flags = [word for name in FLAGS for word in (f"--{name}", getattr(context.args, name))]
+    names = [field.name for field in component.training.flags]
+    flags = [word for name in names for word in (f"--{name}", getattr(context.args, name))]
     variables = {MACHINE: os.environ[MACHINE]} if MACHINE in os.environ else {}
     return TrainJobWork(tuple(flags), context.config.task.trainer.nodes, variables)
 
@@ -134,4 +119,4 @@ def _shown_metrics(model: package.ModelPackage, config: Config) -> dict[str, flo
 
 
 if __name__ == "__main__":
-    step.run(parser(), body)
+    step.run(component.training.parser(), body)

@@ -1,22 +1,9 @@
-"""The training step as Kubeflow sees it."""
+"""The contract of the training step."""
 
-from typing import Any
+from nightshift.runtime.flags import CONFIG, DATE, DEVICE, FEATURES, STATE, StepContract, StepOutput
 
-from kfp import dsl
-
-from nightshift.runtime.container import container
-
-
-@dsl.container_component
-def training(
-    config: dict[str, Any],
-    date: str,
-    device: str,
-    state: dict[str, Any],
-    features: dsl.Input[dsl.Dataset],
-    model: dsl.Output[dsl.Model],
-) -> dsl.ContainerSpec:
-    """Fit the candidates, choose one on the validation days, write them as ONNX."""
-    return container(
-        "training", config=config, date=date, device=device, state=state, features=features.uri, model=model.uri
-    )
+training = StepContract(
+    "training",
+    "Fit the candidates, choose one on the validation days, write them as ONNX.",
+    (CONFIG, DATE, DEVICE, STATE, FEATURES, StepOutput("model", "Model", "URI of the folder to write")),
+)

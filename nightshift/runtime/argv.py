@@ -14,7 +14,7 @@ def shorten(command: list[str], folder: Path) -> list[str]:
     """Return a command line whose long arguments are in files of a folder, each named as `@file`.
 
     Args:
-        command: the step's command line; `nightshift.runtime.step.StepParser` reads such files.
+        command: the step's command line; `nightshift.runtime.flags.StepParser` reads such files.
         folder: the step's, which its container has too.
     """
     return [_shorten(word, folder / f"argument-{number}.txt") for number, word in enumerate(command)]

@@ -5,7 +5,6 @@ what the step measured, as metadata of its output artifacts. Where an engine doe
 see a pod's, it names a second one for the metadata that all artifacts share, which has to stay small.
 """
 
-import argparse
 import json
 import logging
 import os
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from nightshift import storage
 from nightshift.runtime import telemetry
 from nightshift.runtime.errors import PreemptedError, UnavailableError, UserError, explain_missing_libraries
+from nightshift.runtime.flags import StepParser
 from nightshift.runtime.memory import peak_memory
 from nightshift.runtime.printable import printable, printable_lines
 
@@ -39,34 +39,6 @@ TEXT_LENGTH = 1000
 LIBRARIES = ("numpy", "pandas", "torch", "xgboost-cpu", "xgboost", "scikit-learn", "onnxruntime", "cudf-cu12")
 
 log = logging.getLogger("nightshift")
-
-
-class StepParser(argparse.ArgumentParser):
-    """Flags of a step; texts stay texts here and are checked where they are read, inside `run`.
-
-    Attributes:
-        component: the step's name.
-        has_budget: whether the run's budget keeps it from starting.
-        acts: whether it changes what others use: then the budget does not interrupt it.
-    """
-
-    def __init__(self, component: str, description: str, has_budget: bool = True, acts: bool = False) -> None:
-        # an engine writes what is longer than an argument may be into a file, and gives @ and its name
-        super().__init__(prog=f"python -m components.{component}", description=description, fromfile_prefix_chars="@")
-        self.component = component
-        self.has_budget, self.acts = has_budget, acts
-        self.add_argument("--executor-input", type=json.loads, default={}, help="Kubeflow's executor input (JSON)")
-
-    def takes(self, **flags: str) -> "StepParser":
-        """Add required flags, name=help."""
-        for name, text in flags.items():
-            self.add_argument(f"--{name.replace('_', '-')}", required=True, help=text)
-        return self
-
-    def takes_device(self) -> "StepParser":
-        """Add `--device`, which is never guessed."""
-        self.add_argument("--device", required=True, choices=["cpu", "cuda"], help="where to compute")
-        return self
 
 
 def run(parser: StepParser, body: Body) -> None:

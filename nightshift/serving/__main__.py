@@ -4,7 +4,8 @@ import os
 
 from nightshift.http.addresses import HOST, PORTS
 from nightshift.runtime.context import StepContext
-from nightshift.runtime.step import StepParser, run
+from nightshift.runtime.flags import StepParser
+from nightshift.runtime.step import run
 from nightshift.serving import options
 from nightshift.serving.batching import ServerLimits
 

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from components.features import component
 from components.features.__main__ import body as make_features
-from components.features.__main__ import parser
 from nightshift.config import parse
 from nightshift.contracts import tables
 from nightshift.contracts.tables import Table
@@ -51,7 +51,7 @@ def run_night(root: Path, folder: Path, corrections: bool) -> tuple[Table, Table
     features = {name: flags[name] for name in ("config", "date", "state", "events")}
     features |= {"features": str(root / "features.json"), "device": "cpu"}
     words = [word for name, value in features.items() for word in (f"--{name}", value)]
-    make_features(StepContext(parser().parse_args(words)))
+    make_features(StepContext(component.features.parser().parse_args(words)))
     return events, tables.read_table(features["features"])
 
 

@@ -55,8 +55,10 @@ BUSY = (
 
 
 def test_a_step_that_is_its_containers_first_process_ends_when_it_is_asked_to(engine: Any) -> None:
-    code = f"import hashlib; from nightshift.runtime.step import StepParser, run; {BUSY}"
-    container = engine.containers.run(image("base"), ["python", "-c", code], detach=True)
+    imports = (
+        "import hashlib; from nightshift.runtime.flags import StepParser; from nightshift.runtime.step import run; "
+    )
+    container = engine.containers.run(image("base"), ["python", "-c", imports + BUSY], detach=True)
     try:
         wait_until(lambda: b"ready" in container.logs(), "the step runs")
         container.stop(timeout=60)

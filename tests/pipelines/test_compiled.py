@@ -1,6 +1,5 @@
 """The committed YAML and what it starts."""
 
-import importlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -14,8 +13,7 @@ from nightshift.cluster.kubeflow import Definition
 from nightshift_testkit.kubeflow_runs import launcher, spec
 from pipelines import arguments, configs, ir
 from pipelines.compiling import PIPELINES
-from pipelines.engines.local import runs
-from pipelines.environments import AWS, GCP, LOCAL, SITES, Site, local
+from pipelines.environments import AWS, GCP, LOCAL, SITES, Site
 from pipelines.ir import Retry
 from tests.pipelines.samples import shipped
 
@@ -85,18 +83,6 @@ def test_steps_that_depend_on_more_than_their_arguments_are_never_cached(name: s
     assert cached == {"training": on_training, "ingestion": set(), "nightly": set(), "loadtest": set()}.get(
         name, {"features"}
     )
-
-
-@pytest.mark.parametrize("name", PIPELINES)
-def test_every_step_understands_the_command_line_it_is_given(name: str, tmp_path: Path) -> None:
-    options = {"pipeline": "training"} if name == "nightly" else {"date": "2018-08-14"}
-    run = runs.new(arguments.load_compiled(name), options, local(tmp_path))
-    for task in run.pipeline.tasks:
-        command = run.commands.argv(task)
-        module = {"scoring-of-champion": "scoring", "retraining": "launching"}.get(task.name, task.name)
-        assert command[:3] == ["python", "-m", f"components.{module}"]
-        parsed = importlib.import_module(f"components.{module}.__main__").parser().parse_args(command[3:])
-        assert vars(parsed).get("date", options.get("date")) == options.get("date")  # a load test is about no day
 
 
 @pytest.mark.parametrize("site", [AWS.name, GCP.name])

@@ -7,7 +7,8 @@ from pathlib import Path
 from nightshift.http.flags import parse_number
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UserError
-from nightshift.runtime.step import StepParser, log, run
+from nightshift.runtime.flags import StepParser
+from nightshift.runtime.step import log, run
 from nightshift.serving.triton.config import TritonSettings
 from nightshift.serving.triton.repository import PublishRequest, publish
 

@@ -24,7 +24,7 @@ from nightshift.http.flags import parse_number
 from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UserError, require_extra
-from nightshift.runtime.step import StepParser
+from nightshift.runtime.flags import StepParser
 
 if TYPE_CHECKING:
     from argparse import Namespace

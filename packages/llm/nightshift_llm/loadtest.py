@@ -17,7 +17,7 @@ from nightshift.http.flags import parse_number
 from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UnavailableError, UserError, may_pass
-from nightshift.runtime.step import StepParser
+from nightshift.runtime.flags import StepParser
 from nightshift_llm.contracts.streams import StreamLoadTest, StreamPoint
 from nightshift_llm.streams.client import Target, run_open_loop
 from nightshift_llm.streams.summary import StreamLimits, summarize

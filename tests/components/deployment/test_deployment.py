@@ -9,7 +9,8 @@ import httpx
 import pytest
 import yaml
 
-from components.deployment.__main__ import body, parser
+from components.deployment import component
+from components.deployment.__main__ import body
 from components.deployment.__main__ import deploy as deploy_within
 from nightshift import registry, storage
 from nightshift.contracts import package, tables
@@ -80,7 +81,11 @@ def releases(folder: Path) -> ReleaseRef:
 
 def deploy(folder: Path, model: str, decision: str = "pass", target: str = "local", **sections: dict) -> dict:
     config = json.dumps(yaml.safe_load(CONFIG.read_text()) | sections)
-    body(StepContext(parser().parse_args([*flags(folder, model, decision, target), "--config", config])))
+    body(
+        StepContext(
+            component.deployment.parser().parse_args([*flags(folder, model, decision, target), "--config", config])
+        )
+    )
     return json.loads((folder / "deployment.json").read_text())
 
 
@@ -90,7 +95,7 @@ def test_a_model_is_promoted_through_a_tracking_server_and_the_next_run_compares
 ):
     for weight, day in ((0.4, "2018-08-01"), (0.5, "2018-08-02")):
         words = flags(tmp_path, save_model(weight, day), target="register-only", registry=tracking_server)
-        body(StepContext(parser().parse_args([*words, "--run", day])))
+        body(StepContext(component.deployment.parser().parse_args([*words, "--run", day])))
 
     deployed = json.loads((tmp_path / "deployment.json").read_text())
     assert (deployed["decision"], deployed["version"], deployed["previous_champion_version"]) == ("promoted", 2, 1)
@@ -153,7 +158,7 @@ def test_a_model_whose_features_differ_online_is_kept_out(folder, save_model):
     words = flags(folder, save_model(0.4, "2018-08-01"), target="register-only")
     skew = json.loads((folder / "evaluation" / "skew.json").read_text())
     (folder / "evaluation" / "skew.json").write_text(json.dumps(skew | {"decision": "fail", "reasons": ["1 differs."]}))
-    body(StepContext(parser().parse_args(words)))
+    body(StepContext(component.deployment.parser().parse_args(words)))
     report = json.loads((folder / "deployment.json").read_text())
     assert (report["decision"], report["reasons"]) == ("kept", ["1 differs.", "Drift: fail."])
 
@@ -181,7 +186,7 @@ def test_an_attempt_that_was_killed_after_promoting_is_finished_with_the_same_de
     words = flags(folder, save_model(0.4, "2018-08-01"), target="register-only")
     records = []
     for _ in range(2):
-        body(StepContext(parser().parse_args(words)))
+        body(StepContext(component.deployment.parser().parse_args(words)))
         records.append(storage.read_json(f"{folder}/deployment.json"))
 
     assert records[0] == records[1]
@@ -192,8 +197,8 @@ def test_an_attempt_that_was_killed_after_promoting_is_finished_with_the_same_de
 
 def test_another_run_of_the_same_model_keeps_the_champion_that_it_is(folder, save_model):
     words = flags(folder, save_model(0.4, "2018-08-01"), target="register-only")
-    body(StepContext(parser().parse_args(words)))
-    body(StepContext(parser().parse_args([*words, "--run", "run-2"])))
+    body(StepContext(component.deployment.parser().parse_args(words)))
+    body(StepContext(component.deployment.parser().parse_args([*words, "--run", "run-2"])))
     assert storage.read_json(f"{folder}/deployment.json")["decision"] == "kept"
 
 
@@ -295,7 +300,7 @@ def test_help_imports_no_heavy_library(module):
 def test_a_slow_endpoint_ends_the_step_with_1_the_record_says_what_is_live_and_the_next_try_goes_on(folder, save_model):
     first = deploy(folder, save_model(0.4, "2018-08-01"))
     server, where = endpoint.find_running(f"{folder}/registry", "fraud"), releases(folder)
-    args = parser().parse_args([*flags(folder, save_model(0.5, "2018-08-02")), "--run", "run-2"])
+    args = component.deployment.parser().parse_args([*flags(folder, save_model(0.5, "2018-08-02")), "--run", "run-2"])
     os.kill(server.pid, signal.SIGSTOP)
     try:
         with pytest.raises(UnavailableError, match="did not serve version 5"):

@@ -9,7 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from components.deployment.__main__ import body, parser
+from components.deployment import component
+from components.deployment.__main__ import body
 from nightshift import storage
 from nightshift.contracts import package
 from nightshift.contracts.deployment import Deployment
@@ -45,7 +46,13 @@ def deploy(folder: Path, model: str, run: str) -> Deployment:
         "run": run,
         "deployment": str(folder / "deployment.json"),
     }
-    body(StepContext(parser().parse_args([part for name, value in values.items() for part in (f"--{name}", value)])))
+    body(
+        StepContext(
+            component.deployment.parser().parse_args(
+                [part for name, value in values.items() for part in (f"--{name}", value)]
+            )
+        )
+    )
     return Deployment.read(values["deployment"])
 
 

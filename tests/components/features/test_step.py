@@ -8,7 +8,8 @@ from datetime import date, timedelta
 import pandas as pd
 import pytest
 
-from components.features.__main__ import body, parser
+from components.features import component
+from components.features.__main__ import body
 from nightshift.config import parse
 from nightshift.contracts import tables
 from nightshift.data.splits import Days, rows_of
@@ -22,7 +23,7 @@ from tests.components.features.days import CONFIG, DATE, flags, sample, write_ev
 
 
 def step(folder, **changes) -> tuple[tables.Table, dict[str, float]]:
-    metrics = body(StepContext(parser().parse_args(flags(folder, **changes))))
+    metrics = body(StepContext(component.features.parser().parse_args(flags(folder, **changes))))
     return tables.read_table(str(folder / "features.json")), metrics
 
 

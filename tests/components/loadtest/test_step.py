@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from components.loadtest import __main__ as step
-from components.loadtest import core, server
+from components.loadtest import component, core, server
 from components.reporting import plots
 from nightshift import registry
 from nightshift.contracts.loadtest import LoadTest, ServerSettings
@@ -34,7 +34,7 @@ def flags(folder: Path, load: object = LOAD, target: str = "local") -> list[str]
 
 
 def ran(folder: Path, **options) -> dict:
-    return step.body(StepContext(step.parser().parse_args(flags(folder, **options))))
+    return step.body(StepContext(component.loadtest.parser().parse_args(flags(folder, **options))))
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from components.optimization import compare, forms
-from components.optimization.__main__ import body, parser
+from components.optimization import compare, component, forms
+from components.optimization.__main__ import body
 from nightshift.config import parse
 from nightshift.contracts import package, tables
 from nightshift.contracts.optimization import ORIGINAL, Optimization
@@ -40,7 +40,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def context(trained: dict[str, str], folder: Path, form: str) -> StepContext:
     config = samples.CONFIG | {"optimization": {"form": form}}
     words = {**trained, "config": json.dumps(config), "optimized": str(folder / "optimized")}
-    return StepContext(parser().parse_args([word for name, value in words.items() for word in (f"--{name}", value)]))
+    return StepContext(
+        component.optimization.parser().parse_args(
+            [word for name, value in words.items() for word in (f"--{name}", value)]
+        )
+    )
 
 
 def optimized(trained: dict[str, str], folder: Path, form: str) -> tuple[Optimization, ModelPackage]:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from components.reporting.__main__ import body, parser
+from components.reporting import component
+from components.reporting.__main__ import body
 from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.evaluation import Evaluation
 from nightshift.contracts.profile import Operation, Phase, PhaseName, Profile, ScoringSpeed
@@ -97,7 +98,7 @@ class Sample:
 
     def report(self) -> tuple[dict[str, Any], str]:
         """Run the step; return its summary and its page."""
-        body(StepContext(parser().parse_args(self.argv)))
+        body(StepContext(component.reporting.parser().parse_args(self.argv)))
         return json.loads(self.file("summary").read_text()), self.file("report").read_text()
 
     def show(self, artifact: str, **values: Any) -> None:

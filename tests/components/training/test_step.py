@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from components.training.__main__ import _checkpoints, body, parser
+from components.training import component
+from components.training.__main__ import _checkpoints, body
 from nightshift.contracts import package
 from nightshift.contracts.section import read_section
 from nightshift.runtime.context import StepContext
@@ -75,7 +76,7 @@ def test_under_torchrun_processes_train_the_same_network_together(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("net: validation average precision") == 1
     together = scores(tmp_path)
-    body(StepContext(parser().parse_args(argv)))
+    body(StepContext(component.training.parser().parse_args(argv)))
     alone = scores(tmp_path)
     assert set(together) == {"net", "line"}
     assert np.array_equal(together["line"], alone["line"])
@@ -120,7 +121,7 @@ def changed(argv, **sections):
 
 def test_a_training_resumes_what_the_same_code_began_on_the_same_rows_and_settings(tmp_path):
     def root(argv, code="0.3.0"):
-        return _checkpoints(StepContext(parser().parse_args(argv)), code)
+        return _checkpoints(StepContext(component.training.parser().parse_args(argv)), code)
 
     argv = flags(tmp_path)
     usual = root(argv)
@@ -151,7 +152,7 @@ def test_a_mistake_that_another_machine_finds_is_said_there_by_its_first_process
     caplog.set_level(logging.INFO, "nightshift")  # which processes that are not the first change
     for name, value in {"WORLD_SIZE": "1", "RANK": "3", "LOCAL_RANK": local}.items():
         monkeypatch.setenv(name, value)
-    args = parser().parse_args([*flags(tmp_path), "--features", str(tmp_path / "missing.json")])
+    args = component.training.parser().parse_args([*flags(tmp_path), "--features", str(tmp_path / "missing.json")])
 
     with pytest.raises(UserError, match=r"missing\.json") if local == "0" else nullcontext():
         assert body(StepContext(args)) == {}
@@ -173,6 +174,6 @@ def test_a_place_that_cannot_be_written_to_is_named_before_anything_is_fitted(tm
     (tmp_path / root).write_text("a file where a folder has to be")
 
     with pytest.raises(UserError, match=rf"{tmp_path}/{root}"):
-        body(StepContext(parser().parse_args(argv)))
+        body(StepContext(component.training.parser().parse_args(argv)))
 
     assert not caplog.messages

@@ -12,7 +12,8 @@ import pytest
 from kubernetes import client
 from urllib3.exceptions import ProtocolError, ReadTimeoutError
 
-from components.training.__main__ import body, parser
+from components.training import component
+from components.training.__main__ import body
 from components.training.trainjob import CLEANUP_SECONDS, MADE_OF, POLL_SECONDS, TIMEOUT_SECONDS, PodLog, TrainJob
 from nightshift.costs.spending import MACHINES_GRACE
 from nightshift.models.neural.preemption import PreemptionNotice
@@ -400,7 +401,7 @@ def test_a_step_that_has_to_end_waits_for_no_answer() -> None:
 
 
 def test_several_machines_without_a_cluster_are_refused_with_the_next_step(tmp_path: Path) -> None:
-    args = parser().parse_args(with_nodes(flags(tmp_path), nodes=2))
+    args = component.training.parser().parse_args(with_nodes(flags(tmp_path), nodes=2))
 
     with pytest.raises(
         UserError, match=r"task\.trainer\.nodes is 2, and this is no pod .*; set it to 1, or start each"

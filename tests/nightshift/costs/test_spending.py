@@ -21,13 +21,13 @@ from pipelines import configs
 
 SCRIPT = """
 import time
-from nightshift import errors, step
+from nightshift.runtime import errors, flags, step
 
 def body(context):
     print("working", flush=True)
     {body}
 
-step.run(step.StepParser("training", "A sample.", acts={acts}).takes(config="the config"), body)
+step.run(flags.StepParser("training", "A sample.", acts={acts}).takes(config="the config"), body)
 """
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from nightshift.runtime.argv import LONGEST, require_short, shorten
 from nightshift.runtime.errors import UserError
-from nightshift.runtime.step import StepParser
+from nightshift.runtime.flags import StepParser
 from tests.components.ingestion.conftest import CONFIG, Step
 
 SENSORS = [f"sensor_{number:05}" for number in range(10_000)]

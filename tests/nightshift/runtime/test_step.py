@@ -14,14 +14,15 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 pytestmark = pytest.mark.slow
 
 SCRIPT = """
-from nightshift import step
+from nightshift.runtime import flags, step
 from nightshift.runtime.errors import UserError
 
 def body(context):
     step.log.info("working on %s", context.args.date)
     {body}
 
-step.run(step.StepParser("sample", "Does nothing.").takes(date="the day", run_date="another").takes_device(), body)
+fields = (flags.DATE, flags.StepParameter("run-date", str, "another"), flags.DEVICE)
+step.run(flags.StepContract("sample", "Does nothing.", fields).parser(), body)
 """
 FLAGS = ["--date", "2024-03-18", "--run-date", "2024-03-19", "--device", "cpu"]
 

@@ -20,9 +20,9 @@ from pipelines import configs
 pytestmark = pytest.mark.slow
 
 SCRIPT = """
-from nightshift import step
+from nightshift.runtime import flags, step
 
-step.run(step.StepParser("sample", "Does nothing.").takes(config="the config"), lambda context: {measured})
+step.run(flags.StepParser("sample", "Does nothing.").takes(config="the config"), lambda context: {measured})
 """
 LABELS = {"job": "nightshift", "instance": "", "pipeline": "training", "use_case": "fraud", "step": "sample"}
 

@@ -9,7 +9,8 @@ from nightshift.http.bearer import read_secret
 from nightshift.http.flags import parse_number
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UserError
-from nightshift.runtime.step import StepParser, run
+from nightshift.runtime.flags import StepParser
+from nightshift.runtime.step import run
 from nightshift_llm.gateway import server
 from nightshift_llm.gateway.application import GatewayPolicy
 from nightshift_llm.gateway.completions import ENGINE_FIELDS

@@ -5,7 +5,8 @@ import sys
 from dataclasses import astuple, fields
 
 from nightshift.runtime.context import StepContext
-from nightshift.runtime.step import StepParser, run
+from nightshift.runtime.flags import StepParser
+from nightshift.runtime.step import run
 from nightshift_llm.gateway.ledger_file import LedgerRow, read_report
 
 
