@@ -31,9 +31,11 @@ from nightshift.stats import shift
 from nightshift.tasks.base.training import TrainingSetup
 from nightshift.tasks.classification import drift as classes
 from nightshift.tasks.classification import drift_reference
-from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.classification.training import ItemRows
 from nightshift.tasks.images import simulator as pictures
+from nightshift.tasks.items import drift as embedding_drift
+from nightshift.tasks.items import references
+from nightshift.tasks.items.networks import Setting
 
 FIRST = date(2024, 1, 1)
 STABLE_DAYS, WATCHED_DAYS = 60, 7
@@ -93,7 +95,7 @@ class WatchedNetwork:
         """Score the images of a day."""
         rows, pixels = make_day(self.config.model_copy(update={"simulator": self._world(day, drifts)}), day)
         return (
-            rows[drift_reference.KEYS]
+            rows[references.KEYS]
             .reset_index(drop=True)
             .join(drift_reference.describe(pixels, self.package.classes, self.graph))
         )
@@ -104,13 +106,13 @@ class WatchedNetwork:
     def find_raised_signals(self, days: list[pd.DataFrame]) -> list[str]:
         """Return the signals that are raised on the last of some days."""
         window, reference = days[-self.config.drift.window_days :], self.reference[classes.columns(self.package)]
-        limits = classes.beyond_chance(self.config.drift, reference, sum(map(len, window)))
+        limits = embedding_drift.beyond_chance(self.config.drift, reference, sum(map(len, window)))
         columns = shift.compare(reference, window, classes.numeric(self.package), limits)
-        embeddings = [classes.stack(frame[package.EMBEDDING]) for frame in (self.reference, *window)]
+        embeddings = [embedding_drift.stack(frame[package.EMBEDDING]) for frame in (self.reference, *window)]
         moved = [column.name for column in columns if column.drifted and column.name != SCORE]
         signals = [
             *core.shifts(columns, limits),
-            *classes.compare_views(embeddings[0], embeddings[1:], limits),
+            *embedding_drift.compare_views(embeddings[0], embeddings[1:], limits),
             core.volume(len(days[-1]), self.config.simulator.items, limits.volume),
         ]
         return [*moved, *(signal.name for signal in signals if signal.raised and signal.name != "inputs")]

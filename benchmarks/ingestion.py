@@ -40,7 +40,7 @@ CONFIG = {
 class OneByOne(sources.OneTable):
     """The table, each of its days read on its own."""
 
-    alike: ClassVar = False
+    has_fixed_dtypes: ClassVar = False
 
 
 def run(days: int = DAYS) -> dict[str, Any]:

@@ -29,8 +29,8 @@ from nightshift.data.dates import parse_date
 from nightshift.data.splits import Days
 from nightshift.items.shards import ItemTable
 from nightshift.runtime.context import StepContext
-from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.classification.training import ItemRows
+from nightshift.tasks.items.networks import Setting
 from nightshift_testkit import packages
 from pipelines import configs
 

@@ -59,6 +59,7 @@ class TaskKind:
         raise UserError(f"task.kind {self.name!r} has no module {name!r} in {packages}; add one")
 
 
+ITEMS = "nightshift.tasks.items"  # whose examples suit any images and texts
 CLASSIFICATION = "nightshift.tasks.classification"
 _KINDS = (
     TaskKind(
@@ -69,13 +70,13 @@ _KINDS = (
     ),
     TaskKind(
         "image-classification",
-        ("nightshift.tasks.images", CLASSIFICATION),
+        ("nightshift.tasks.images", CLASSIFICATION, ITEMS),
         "nightshift.config.images:ImageConfig",
         "nightshift.contracts.preprocessing:ImagePreprocessing",
     ),
     TaskKind(
         "text-classification",
-        ("nightshift.tasks.texts", CLASSIFICATION),
+        ("nightshift.tasks.texts", CLASSIFICATION, ITEMS),
         "nightshift.config.texts:TextConfig",
         "nightshift.contracts.preprocessing:TextPreprocessing",
     ),

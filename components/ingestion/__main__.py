@@ -132,7 +132,7 @@ def ingest(job: IngestionJob) -> list[Partition]:
         UserError: when a file is bad.
     """
     days = list(job.plan.events)
-    batch = BATCH if job.source.alike and not job.config.columns.holding(Holds.FILE, Holds.TEXT) else 1
+    batch = BATCH if job.source.has_fixed_dtypes and not job.config.columns.holding(Holds.FILE, Holds.TEXT) else 1
     partitions: list[Partition] = []
     for first in range(0, len(days), batch):
         partitions += _batch(job, days[first : first + batch])
@@ -167,12 +167,12 @@ def _key(job: IngestionJob, day: date, raw: RawRows) -> str:
 
 def _splits(job: IngestionJob, missing: Mapping[date, RawRows]) -> "Iterator[tuple[date, core.SplitRows]]":
     """Part the good rows of some days from the bad ones, at once if that can be."""
-    if job.source.alike and len(missing) > 1:
+    if job.source.has_fixed_dtypes and len(missing) > 1:
         from components.ingestion import core
 
         with contextlib.suppress(UserError):  # which is raised again below, with the day
             frames = {day: raw.load() for day, raw in missing.items()}
-            if splits := core.split_alike(frames, job.config, job.plan.labels_due, job.text_ids, job.repeated):
+            if splits := core.split_batch(frames, job.config, job.plan.labels_due, job.text_ids, job.repeated):
                 yield from splits.items()
                 return
     for day, raw in missing.items():

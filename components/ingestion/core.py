@@ -133,7 +133,7 @@ def split(
     return dict(_split_days(rows, config, [day]))[day]
 
 
-def split_alike(
+def split_batch(
     frames: Mapping[date, pd.DataFrame],
     config: Config,
     labels_due: date,

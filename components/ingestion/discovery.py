@@ -210,7 +210,7 @@ def verify(table: SourceFiles | QueryResult, config: Config, days: Days, last: d
     source = sources.connect(table.folder, config, needed.labels_due)
     require_days(source, config, needed.events)
     frames = {day: source.read(day).load() for day in days if source.has(day)}
-    splits = core.split_alike(frames, config, needed.labels_due) if source.alike else None
+    splits = core.split_batch(frames, config, needed.labels_due) if source.has_fixed_dtypes else None
     splits = splits or {day: core.split(frame, config, day, day <= needed.labels_due) for day, frame in frames.items()}
     _check_shares(splits.values(), config)
     _check_shares([splits[day] for day in needed.events if day in splits], config)

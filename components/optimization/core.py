@@ -71,7 +71,7 @@ def attempts(forms: Sequence[Form], rows: OptimizationRows, clock: Clock = time.
     return [_attempt(form, times, effects.get(form.name, NONE), rows) for form, _ in sound]
 
 
-def _score(form: Form, inputs: Tensors, many: int) -> tuple[Form, Scores | None]:
+def _score(form: Form, inputs: Tensors, batch_size: int) -> tuple[Form, Scores | None]:
     """Return a variant and its scores, computed in batches.
 
     It loses its graph where that has no score for some row.
@@ -79,7 +79,7 @@ def _score(form: Form, inputs: Tensors, many: int) -> tuple[Form, Scores | None]
     if form.graph is None:
         return form, None
     try:
-        scores = np.concatenate([form.graph.score(batch) for batch in split_rows(inputs, many)])
+        scores = np.concatenate([form.graph.score(batch) for batch in split_rows(inputs, batch_size)])
     except Exception as error:  # any failure of a variant leaves the others unaffected
         if form.name == ORIGINAL:
             raise
@@ -183,19 +183,19 @@ def _harm(effect: Effect, rows: OptimizationRows) -> str:
 
 
 def _speed(times: Mapping[str, list[Latency]], form: Form, rows: OptimizationRows) -> str:
-    one, many = _shares(times, form)
-    return f"A row takes {one:.0%} of the original's time, {rows.batch_size:,} rows {many:.0%}"
+    one, batch = _shares(times, form)
+    return f"A row takes {one:.0%} of the original's time, {rows.batch_size:,} rows {batch:.0%}"
 
 
 def _shares(times: Mapping[str, list[Latency]], form: Form) -> tuple[float, float]:
     """Return a variant's times for one row and for many, relative to the original's."""
-    one, many = (a.median_ms / b.median_ms for a, b in zip(times[form.name], times[ORIGINAL], strict=True))
-    return one, many
+    one, batch = (a.median_ms / b.median_ms for a, b in zip(times[form.name], times[ORIGINAL], strict=True))
+    return one, batch
 
 
 def _is_faster(times: Mapping[str, list[Latency]], form: Form) -> bool:
-    one, many = _shares(times, form)
-    return one <= MAX_ROW_TIME and many <= MAX_BATCH_TIME
+    one, batch = _shares(times, form)
+    return one <= MAX_ROW_TIME and batch <= MAX_BATCH_TIME
 
 
 def best(tried: Sequence[Attempt]) -> Attempt:

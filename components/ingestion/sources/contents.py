@@ -37,7 +37,7 @@ class FileContents:
         column: the user's column of bytes, paths and URIs.
     """
 
-    alike: ClassVar = False
+    has_fixed_dtypes: ClassVar = False
     table: EventSource
     root: str
     column: str

@@ -27,7 +27,7 @@ NO_FILES = storage.fingerprint([])  # identifies the rows of a day that needs no
 class FolderSource:
     """A day's files, named by a template with {date}; it may name folders too, and several files by a *."""
 
-    alike: ClassVar = False
+    has_fixed_dtypes: ClassVar = False
     details: ClassVar[Mapping[str, Any]] = {}  # each day has a hash of its own
 
     def __init__(self, root: str, config: Config, digests: Digests) -> None:
@@ -124,7 +124,7 @@ class OneTable:
     It is read once in each run, since it is another file whenever a day was added to it.
     """
 
-    alike: ClassVar = True
+    has_fixed_dtypes: ClassVar = True
     details: ClassVar[Mapping[str, Any]] = {}  # each day has a hash of its own
 
     def __init__(self, root: str, config: Config, read: Callable[[str], bytes] = storage.read_settled) -> None:

@@ -53,7 +53,7 @@ class Round:
 class LandedTopic:
     """The messages of a topic, up to its end when the source was opened, by the UTC day of their event time."""
 
-    alike: ClassVar = False
+    has_fixed_dtypes: ClassVar = False
 
     def __init__(self, topic: "Topic", config: Config, landing: str) -> None:
         self._topic, self._config = topic, config

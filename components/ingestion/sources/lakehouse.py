@@ -53,7 +53,7 @@ class TableSnapshot(Protocol):
 class LakehouseTable:
     """A table with all days, of which only those are read that a run needs; rows without a time are of no day."""
 
-    alike: ClassVar = False
+    has_fixed_dtypes: ClassVar = False
 
     def __init__(self, snapshot: TableSnapshot, config: Config) -> None:
         from nightshift.tasks import columns

@@ -25,7 +25,9 @@ class RawRows:
 class EventSource(Protocol):
     """What every kind of source can say."""
 
-    alike: ClassVar[bool]  # whether the rows of all days have the same dtypes, so that they can be read together
+    has_fixed_dtypes: ClassVar[
+        bool
+    ]  # whether the rows of all days have the same dtypes, so that they can be read together
 
     @property
     def details(self) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ SIMULATOR_VERSION = 1
 class Simulated:
     """The embedded data, which has every day."""
 
-    alike: ClassVar = True
+    has_fixed_dtypes: ClassVar = True
     details: ClassVar[Mapping[str, Any]] = {}  # each day has a hash of its own
     config: Simulator
     labels_due: date

@@ -24,7 +24,7 @@ class QuerySource:
     each run reads every day. Rows that come in another order are the same rows.
     """
 
-    alike: ClassVar = False
+    has_fixed_dtypes: ClassVar = False
     details: ClassVar[Mapping[str, Any]] = {}  # each day has a hash of its own
 
     def __init__(self, database: Database, config: Config) -> None:

@@ -10,8 +10,8 @@ from torch import nn
 
 from nightshift.config.classes import ClassTaskConfig
 from nightshift.items.metrics import Labels
-from nightshift.tasks.classification import networks
 from nightshift.tasks.fitting import FitSpec, fit_estimator
+from nightshift.tasks.items import networks
 
 Floats = npt.NDArray[np.float64]
 

@@ -20,8 +20,8 @@ from nightshift.models.graph import Graph
 from nightshift.models.tensors import Tensors, by_name
 from nightshift.tasks.base import optimization as base
 from nightshift.tasks.classification import drift_reference
-
-SAMPLE = 256  # rows by which scales are chosen
+from nightshift.tasks.items import references
+from nightshift.tasks.items.references import SAMPLE
 
 
 @dataclass(frozen=True)
@@ -70,5 +70,5 @@ class OptimizationTask(base.OptimizationTask):
         if days is None:
             return sample
         items = ItemTable.read(features, Days(days.first, days.last))
-        kept, all_rows = (pd.MultiIndex.from_frame(frame[drift_reference.KEYS]) for frame in (sample, items.rows))
+        kept, all_rows = (pd.MultiIndex.from_frame(frame[references.KEYS]) for frame in (sample, items.rows))
         return drift_reference.reference(items.rows[all_rows.isin(kept)], items, model.classes, graph)

@@ -20,10 +20,8 @@ from nightshift.tasks.base import profiling as base
 from nightshift.tasks.base.training import TrainingSetup
 from nightshift.tasks.classification import kinds
 from nightshift.tasks.classification.kinds import Candidates
-from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.fitting import Fitted
-
-STEPS = 10  # of the trace
+from nightshift.tasks.items.networks import STEPS, Setting
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from nightshift.items.scorer import ClassScorer
 from nightshift.models.graph import Graph
 from nightshift.tasks.base import scoring as base
 from nightshift.tasks.classification import drift_reference
+from nightshift.tasks.items import references
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class ItemScorer(base.DayScorer):
     def batches(self, features: Table, day: date) -> Iterator[pd.DataFrame]:
         part = features.partition(day)
         shards.check(features, self.model.classes)
-        rows, inputs = storage.read_frame(part.uri, drift_reference.KEYS), shards.map_shard(part)
+        rows, inputs = storage.read_frame(part.uri, references.KEYS), shards.map_shard(part)
         yield rows.join(drift_reference.describe(inputs, self.model.classes, self.graph))
 
 

@@ -1,6 +1,5 @@
 """How good a model of classes is on parts of the test rows: dark images and bright ones, short texts and long ones."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,7 @@ from nightshift.contracts.preprocessing import ClassPreprocessing
 from nightshift.items.scorer import AT_ONCE
 from nightshift.items.shards import Array
 from nightshift.tasks.classification import descriptors
-
-THIRDS = (1 / 3, 2 / 3)
+from nightshift.tasks.items.slices import split_thirds
 
 
 def slices(preprocessing: ClassPreprocessing, inputs: Array, right: npt.NDArray[np.bool_]) -> list[OfSlice]:
@@ -35,12 +33,3 @@ def _descriptions(preprocessing: ClassPreprocessing, inputs: Array) -> dict[str,
     firsts = range(0, len(inputs), AT_ONCE)
     parts = [descriptors.describe(preprocessing, inputs[first : first + AT_ONCE]) for first in firsts]
     return {name: np.concatenate([part[name] for part in parts]) for name in descriptors.names(preprocessing)}
-
-
-def split_thirds(name: str, values: npt.NDArray[Any]) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
-    """Yield what thirds of n rows are called, by a figure of each, (n,), and which rows they are, bool (n,)."""
-    edges = np.unique(np.quantile(values, THIRDS, method="lower"))
-    third = np.searchsorted(edges, values, side="left")
-    for number, edge in enumerate(edges):
-        yield f"{name} {f'{edges[number - 1]:.4g} to' if number else 'up to'} {edge:.4g}", third == number
-    yield f"{name} above {edges[-1]:.4g}", third == len(edges)

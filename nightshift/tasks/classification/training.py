@@ -23,13 +23,13 @@ from nightshift.tasks.base import training as base
 from nightshift.tasks.base.training import CandidateMetrics, TrainingSetup
 from nightshift.tasks.classification import drift_reference, kinds
 from nightshift.tasks.classification.kinds import Candidates
-from nightshift.tasks.classification.networks import Scores, Setting
 from nightshift.tasks.fitting import Fitted
+from nightshift.tasks.items import references
+from nightshift.tasks.items.networks import TOLERANCE, Scores, Setting
 
 log = logging.getLogger("nightshift")
 
 CHECKED = 512  # rows on which a graph is compared with the model it was made of
-TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class ItemRows(base.TrainingRows[ItemSample]):
         return ItemHoldout(rows, fold.test, labels(rows, self.setting.task.classes), self.items.inputs(rows))
 
     def reference(self, sample: ItemSample, graph: bytes) -> tuple[pd.DataFrame, Window]:
-        holdout = drift_reference.draw_holdout(self.items.rows, self.plan, sample.rows, self.setting.task.seed)
+        holdout = references.draw_holdout(self.items.rows, self.plan, sample.rows, self.setting.task.seed)
         frame, days = (
             drift_reference.reference(holdout, self.items, sample.preprocessing, Graph(graph)),
             self.plan.before,

@@ -14,9 +14,10 @@ from nightshift.models.neural import devices
 from nightshift.models.recipes import check_parameters
 from nightshift.models.recipes.resnet import ClassifierHead, ResNet, ResNetParameters
 from nightshift.tasks import onnx_export
-from nightshift.tasks.classification import linear, networks
-from nightshift.tasks.classification.networks import Setting
+from nightshift.tasks.classification import class_networks, linear
 from nightshift.tasks.fitting import Fitted
+from nightshift.tasks.items import networks
+from nightshift.tasks.items.networks import Setting
 
 
 def preprocessing(task: ImageTaskConfig) -> parts.ImagePreprocessing:
@@ -56,9 +57,9 @@ def fit(setting: Setting[ImageTaskConfig], name: str, items: ItemTable, rows: pd
     architecture = recipe(task, name)
     if architecture.fit.frozen:
         return _frozen(setting, name, architecture, items, rows)
-    data = networks.gather_dataset(setting, items, rows, architecture.fit.batch_size, architecture.augment)
+    data = class_networks.gather_dataset(setting, items, rows, architecture.fit.batch_size, architecture.augment)
     training = networks.fit(setting, name, architecture, rows, data)
-    scores = partial(networks.probabilities, training.model)
+    scores = partial(class_networks.probabilities, training.model)
     return Fitted(lambda: onnx_export.images(training.model, architecture), scores, training.losses)
 
 
@@ -86,4 +87,4 @@ def _frozen(
         )
     assert isinstance(head, ClassifierHead)
     linear.fit(task, name, embedded, labels(rows, task.classes)).give(head.linear)
-    return Fitted(lambda: onnx_export.images(model, architecture), partial(networks.probabilities, model))
+    return Fitted(lambda: onnx_export.images(model, architecture), partial(class_networks.probabilities, model))

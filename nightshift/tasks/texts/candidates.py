@@ -24,9 +24,10 @@ from nightshift.models.neural import devices
 from nightshift.models.neural.data import Batch, keep_batch
 from nightshift.models.recipes import check_parameters
 from nightshift.models.recipes.bert import Bert, BertParameters
-from nightshift.tasks.classification import linear, networks
-from nightshift.tasks.classification.networks import Scores, Setting
+from nightshift.tasks.classification import class_networks, linear
 from nightshift.tasks.fitting import Fitted
+from nightshift.tasks.items import networks
+from nightshift.tasks.items.networks import Scores, Setting
 from nightshift.tasks.texts import onnx_export as texts_export
 
 TOKENIZER = "tokenizer.json"  # in the package
@@ -75,10 +76,10 @@ def fit(setting: Setting[TextTaskConfig], name: str, items: ItemTable, rows: pd.
         return _frozen(setting, name, architecture, items.inputs(rows), known)
     # of a pipeline every batch has the same shape
     change = keep_batch if task.trainer.pipeline > 1 else partial(_shorten, architecture.pad)
-    data = networks.gather_dataset(setting, items, rows, architecture.fit.batch_size, change)
+    data = class_networks.gather_dataset(setting, items, rows, architecture.fit.batch_size, change)
     training = networks.fit(setting, name, architecture, rows, data)
     model = architecture.merge(training.model)
-    scores = partial(networks.probabilities, model)
+    scores = partial(class_networks.probabilities, model)
     return Fitted(lambda: texts_export.transformer(model, architecture), scores, training.losses)
 
 
@@ -137,7 +138,7 @@ def _frozen(setting: Setting[TextTaskConfig], name: str, architecture: Bert, num
         encoder, last = model
         embedded = _embeddings(encoder, numbers, architecture.pad)
     linear.fit(task, name, embedded, known).give(last)
-    return Fitted(lambda: texts_export.transformer(model, architecture), partial(networks.probabilities, model))
+    return Fitted(lambda: texts_export.transformer(model, architecture), partial(class_networks.probabilities, model))
 
 
 def _embeddings(encoder: nn.Module, numbers: Tokens, pad: int) -> npt.NDArray[np.float32]:

@@ -1,10 +1,10 @@
 """Language models: the task `language-modeling`, GGUF files, engine, gateway, quantization, suite and load test."""
 
-from nightshift.kinds import CLASSIFICATION, TaskKind
+from nightshift.kinds import ITEMS, TaskKind
 
 KIND = TaskKind(
     "language-modeling",
-    ("nightshift_llm.task", CLASSIFICATION),  # whose examples suit any texts
+    ("nightshift_llm.task", ITEMS),
     "nightshift_llm.config:LanguageConfig",
     "nightshift_llm.preprocessing:LanguagePreprocessing",
     "nightshift_llm.configs",

@@ -220,7 +220,7 @@ def test_a_picture_that_looks_like_one_of_another_day_or_like_a_bad_row_is_kept(
     parsed_config = parsed(task={"near_duplicates": 16})
     today, tomorrow = rows(copies()[:1]), rows(copies()[1:2])
     tomorrow["time"] += pd.Timedelta(days=1)
-    splits = core.split_alike({DAY: today, date(2024, 3, 11): tomorrow}, parsed_config, DAY)
+    splits = core.split_batch({DAY: today, date(2024, 3, 11): tomorrow}, parsed_config, DAY)
     assert [len(day.good) for day in splits.values()] == [1, 1]
     assert quarantined(rows(copies()[:2], label=["hexagon", "cross"]), parsed_config) == {0: "unknown_label"}
 

@@ -85,7 +85,7 @@ def test_a_history_that_begins_too_late_gets_the_earliest_possible_date(tmp_path
 class Recorded:
     """A source that has some days."""
 
-    alike = True
+    has_fixed_dtypes = True
 
     def __init__(self, days):
         self.days = days

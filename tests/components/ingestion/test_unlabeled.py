@@ -48,7 +48,7 @@ def test_good_rows_have_no_label_however_old_they_are(labels_due: bool) -> None:
 
 
 def test_days_that_are_read_at_once_are_what_each_is_alone() -> None:
-    together = core.split_alike({day: raw(day) for day in DAYS}, parsed(), DAY)
+    together = core.split_batch({day: raw(day) for day in DAYS}, parsed(), DAY)
     assert together is not None
     for day in DAYS:
         alone = core.split(raw(day), parsed(), day, labels_due=True)

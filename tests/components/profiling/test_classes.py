@@ -9,8 +9,8 @@ from nightshift.config.texts import TextModel
 from nightshift.contracts.profile import PhaseName
 from nightshift.items.shards import ItemTable, Shards
 from nightshift.storage import sha256
-from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.classification.profiling import ItemFit
+from nightshift.tasks.items.networks import Setting
 from tests.components import topics
 
 

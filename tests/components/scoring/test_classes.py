@@ -36,6 +36,7 @@ from nightshift.stats import shift
 from nightshift.tasks.base.drift import DriftInputs
 from nightshift.tasks.classification import descriptors, drift_reference
 from nightshift.tasks.classification import drift as signals
+from nightshift.tasks.items import drift as embedding_drift
 from tests.components import pictures
 from tests.components.states import state
 
@@ -140,11 +141,11 @@ def test_brighter_images_are_seen_before_any_label_arrives(chain, tmp_path):
     scoring.body(StepContext(Namespace(**flags)))
     rows = tables.read_table(str(tmp_path / "scores" / "scores.json")).read([DAY])
     sample, model = (read(str(chain.folder / "model")) for read in (package.read_reference, package.load))
-    limits = signals.beyond_chance(pictures.parsed(drift=CONFIG["drift"]).drift, sample, len(rows))
+    limits = embedding_drift.beyond_chance(pictures.parsed(drift=CONFIG["drift"]).drift, sample, len(rows))
     columns = shift.compare(sample[signals.columns(model)], [rows], signals.numeric(model), limits)
     assert "brightness" in {column.name for column in columns if column.drifted}
-    before, now = (signals.stack(frame[package.EMBEDDING]) for frame in (sample, rows))
-    raised = {signal.name: signal.raised for signal in signals.compare_views(before, [now], limits)}
+    before, now = (embedding_drift.stack(frame[package.EMBEDDING]) for frame in (sample, rows))
+    raised = {signal.name: signal.raised for signal in embedding_drift.compare_views(before, [now], limits)}
     assert list(raised) == ["novelty", "domain_classifier", "mmd"]
     assert next(core.shifts(columns, limits)).raised
     assert raised["mmd"]
@@ -155,7 +156,9 @@ def test_the_same_kind_of_rows_raises_nothing_and_a_new_class_shows_on_its_first
     reference, *days = (random.normal(size=(rows, 8)) for rows in (1000, 200, 200, 200))
     days[2][:20] += [6, -6, 0, 0, 0, 0, 0, 0]  # a tenth of the newest day
     for newest, raised in (([], []), (days[2:], ["novelty"])):
-        by_name = {signal.name: signal for signal in signals.compare_views(reference, [*days[:2], *newest], limits)}
+        by_name = {
+            signal.name: signal for signal in embedding_drift.compare_views(reference, [*days[:2], *newest], limits)
+        }
         assert [name for name, signal in by_name.items() if signal.raised] == raised
     assert by_name["novelty"].reason.endswith("of the newest 200 rows are less like the reference than 98% of its own "
         f"(effect {by_name['novelty'].value:.3f}, limit {by_name['novelty'].limit:.3f}).")  # fmt: skip
@@ -163,7 +166,9 @@ def test_the_same_kind_of_rows_raises_nothing_and_a_new_class_shows_on_its_first
 
 def test_another_place_of_all_embeddings_is_told_by_a_classifier_and_as_a_discrepancy():
     random, limits = np.random.default_rng(0), pictures.parsed().drift
-    shifts = list(signals.compare_views(random.normal(size=(1000, 8)), [random.normal(0.5, size=(2000, 8))], limits))
+    shifts = list(
+        embedding_drift.compare_views(random.normal(size=(1000, 8)), [random.normal(0.5, size=(2000, 8))], limits)
+    )
     assert [(signal.name, signal.raised) for signal in shifts[1:]] == [("domain_classifier", True), ("mmd", True)]
     # d' is 0.5 times the root of 8, and the area under the curve the normal distribution at that over the root of 2
     assert shifts[1].value == pytest.approx(0.841 - 0.5, abs=0.03)
@@ -173,10 +178,10 @@ def test_another_place_of_all_embeddings_is_told_by_a_classifier_and_as_a_discre
 def test_a_few_rows_are_held_to_chance_and_many_to_the_config():
     limits = pictures.parsed().drift
     few, many = (pd.DataFrame({"predicted": ["a"] * rows}) for rows in (50, 1_000_000))
-    held = signals.beyond_chance(limits, few, 50)
+    held = embedding_drift.beyond_chance(limits, few, 50)
     assert (held.psi, held.wasserstein) == (pytest.approx(1.42, abs=0.01), pytest.approx(0.778, abs=0.001))
-    assert signals.beyond_chance(limits, many, 1_000_000) == limits
-    assert not list(signals.compare_views(np.zeros((19, 2)), [np.zeros((100, 2))], limits))
+    assert embedding_drift.beyond_chance(limits, many, 1_000_000) == limits
+    assert not list(embedding_drift.compare_views(np.zeros((19, 2)), [np.zeros((100, 2))], limits))
 
 
 def test_a_promise_is_held_to_where_enough_labels_are_there():

@@ -18,9 +18,10 @@ from nightshift.models.graph import Graph
 from nightshift.models.recipes.resnet import ResNet, ResNetParameters
 from nightshift.runtime.errors import UserError
 from nightshift.tasks import onnx_export
-from nightshift.tasks.classification import drift_reference, networks
+from nightshift.tasks.classification import class_networks
 from nightshift.tasks.classification.training import unlearned_classes
 from nightshift.tasks.images import candidates as images
+from nightshift.tasks.items import networks, references
 from tests.components import pictures
 
 CPU = torch.device("cpu")
@@ -87,8 +88,8 @@ def test_rows_that_share_their_content_with_the_training_days_are_no_reference(i
     seen = items.training_rows(plan.test)
     copies = items.rows.assign(content="the same")
     with pytest.raises(UserError, match="no rows are left for drift to compare with"):
-        drift_reference.draw_holdout(copies, plan, copies, 0)
-    kept = drift_reference.draw_holdout(items.rows, plan, seen, 0)
+        references.draw_holdout(copies, plan, copies, 0)
+    kept = references.draw_holdout(items.rows, plan, seen, 0)
     assert set(kept["event_time"].dt.day) == {4, 5}
 
 
@@ -102,7 +103,7 @@ def test_the_graph_gives_the_network_s_probabilities(parameters):
         model(pixels)
     model.eval()
     graph = onnx_export.images(model, recipe)
-    assert np.abs(Graph(graph).score(pixels.numpy()) - networks.probabilities(model, pixels.numpy())).max() < 1e-5
+    assert np.abs(Graph(graph).score(pixels.numpy()) - class_networks.probabilities(model, pixels.numpy())).max() < 1e-5
     with torch.no_grad():
         taken = model[:-1](pixels).mean((2, 3)).numpy()
     assert np.abs(Graph(graph).embedding(pixels.numpy()) - taken).max() < 1e-4
@@ -157,7 +158,7 @@ def test_the_network_that_the_graph_is_compared_with_computes_in_float32_on_a_gp
             return super().forward(pixels.float())
 
     seen, before = [], precisions()
-    networks.probabilities(torch.nn.Sequential(PrecisionProbe(3, 2)), np.zeros((4, 3), np.uint8))
+    class_networks.probabilities(torch.nn.Sequential(PrecisionProbe(3, 2)), np.zeros((4, 3), np.uint8))
     assert seen == [["ieee", "ieee"]]
     assert precisions() == before != seen[0]
 

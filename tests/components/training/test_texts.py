@@ -26,7 +26,8 @@ from nightshift.models.neural.data import keep_batch
 from nightshift.models.neural.replica import Replica
 from nightshift.models.recipes.bert import Bert, BertParameters
 from nightshift.runtime.errors import UnavailableError, UserError
-from nightshift.tasks.classification import networks
+from nightshift.tasks.classification import class_networks
+from nightshift.tasks.items import networks
 from nightshift.tasks.texts import candidates as texts
 from nightshift.tasks.texts import onnx_export as texts_export
 from tests.components import pictures, topics
@@ -147,7 +148,7 @@ def test_the_graph_gives_the_network_s_probabilities_whatever_texts_are_filled_u
     network, numbers = recipe(), items().shards.arrays[0]
     model = network.model().eval()
     graph = texts_export.transformer(model, network)
-    assert np.abs(Graph(graph).score(numbers) - networks.probabilities(model, numbers)).max() < 1e-6
+    assert np.abs(Graph(graph).score(numbers) - class_networks.probabilities(model, numbers)).max() < 1e-6
     assert np.abs(Graph(graph).score(numbers[:24]) - Graph(graph).score(numbers[:24, :9])).max() < 1e-6
     assert texts_export.transformer(model, network) == graph
 
@@ -188,7 +189,7 @@ def test_adapters_are_trained_while_pretrained_weights_stay_and_become_part_of_t
 
     with devices.reproducible(0, threads=1):
         before = recipe(pretrained=weights).model().state_dict()
-        data = networks.gather_dataset(networks.Setting(TASK, "cpu"), sample, sample.rows, 16, keep_batch)
+        data = class_networks.gather_dataset(networks.Setting(TASK, "cpu"), sample, sample.rows, 16, keep_batch)
         after = net.merge(trainer.fit(Replica(net, torch.device("cpu")), data).model).state_dict()
     assert after.keys() == before.keys()
     changed = {name for name in before if not torch.equal(after[name], before[name])}
@@ -253,7 +254,7 @@ def test_a_text_without_any_token_has_a_score_all_the_same():
     network, empty = recipe(), np.full((2, 16), tokens.PAD, np.int32)
     model = network.model().eval()
     scores = Graph(texts_export.transformer(model, network)).score(empty)
-    assert np.abs(scores - networks.probabilities(model, empty)).max() < 1e-6
+    assert np.abs(scores - class_networks.probabilities(model, empty)).max() < 1e-6
     line = texts_export.Line(np.ones((512, 4)), np.array([0.0, 0.0, 0.0, 1.0]))
     assert Graph(texts_export.bag(np.ones(512), line, tokens.PAD)).score(empty)[0].argmax() == 3
 

@@ -18,9 +18,9 @@ from nightshift.models.neural.packing import PackedDataset
 from nightshift.models.recipes import check_parameters
 from nightshift.models.weights import WeightFile, divide
 from nightshift.runtime.errors import UserError
-from nightshift.tasks.classification import networks
-from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.fitting import Fitted
+from nightshift.tasks.items import networks
+from nightshift.tasks.items.networks import Setting
 from nightshift_llm import checkpoint
 from nightshift_llm.config import LanguageTaskConfig
 from nightshift_llm.recipes.llama import Llama, LlamaParameters

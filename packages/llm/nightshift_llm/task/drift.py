@@ -11,7 +11,7 @@ from nightshift import storage
 from nightshift.contracts.drift import Promise, Signal
 from nightshift.tasks.base import drift as base
 from nightshift.tasks.base.drift import DriftInputs
-from nightshift.tasks.classification.drift import beyond_chance, compare_embeddings
+from nightshift.tasks.items.drift import beyond_chance, compare_embeddings
 from nightshift_llm.config import LanguageConfig, LanguageDriftLimits
 from nightshift_llm.task.metrics import BITS_PER_BYTE
 from nightshift_llm.task.scores import COMPARED

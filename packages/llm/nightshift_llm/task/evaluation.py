@@ -17,7 +17,7 @@ from nightshift.items.tokens import Tokens
 from nightshift.tasks import trials
 from nightshift.tasks.base import evaluation as base
 from nightshift.tasks.base.evaluation import EvaluationReport
-from nightshift.tasks.classification.slices import split_thirds
+from nightshift.tasks.items.slices import split_thirds
 from nightshift.tasks.metric_reports import list_measures
 from nightshift.tasks.trials import Contender, Gate, Trial
 from nightshift_llm.config import LanguageConfig

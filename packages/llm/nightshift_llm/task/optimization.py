@@ -20,8 +20,7 @@ from nightshift.models.graph import Graph
 from nightshift.models.tensors import Tensors, by_name
 from nightshift.runtime.errors import UserError, require_extra
 from nightshift.tasks.base import optimization as base
-from nightshift.tasks.classification.drift_reference import KEYS, REFERENCE
-from nightshift.tasks.classification.optimization import SAMPLE
+from nightshift.tasks.items.references import KEYS, REFERENCE, SAMPLE
 from nightshift_llm.config import LanguageConfig
 from nightshift_llm.preprocessing import LanguagePreprocessing
 from nightshift_llm.task import documents, scores

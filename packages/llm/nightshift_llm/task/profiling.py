@@ -12,8 +12,8 @@ from nightshift.models.neural.configured import ConfiguredNetwork
 from nightshift.models.tensors import Tensors, by_name, row_count
 from nightshift.tasks.base import profiling as base
 from nightshift.tasks.base.training import TrainingSetup
-from nightshift.tasks.classification.profiling import STEPS
 from nightshift.tasks.fitting import Fitted
+from nightshift.tasks.items.networks import STEPS
 from nightshift_llm.config import LanguageConfig
 from nightshift_llm.task import candidates, documents, training
 from nightshift_llm.task.training import DocumentSample

@@ -13,7 +13,7 @@ from nightshift.contracts.package import ModelPackage, read_graph
 from nightshift.items import bootstrap
 from nightshift.items.tokens import Tokens
 from nightshift.models.graph import Graph
-from nightshift.tasks.classification.drift_reference import EMBEDDED, KEYS
+from nightshift.tasks.items.references import EMBEDDED, KEYS
 from nightshift_llm.preprocessing import LanguagePreprocessing
 from nightshift_llm.task import documents
 from nightshift_llm.task.tokens import open_tokenizer

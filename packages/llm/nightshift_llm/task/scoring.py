@@ -11,7 +11,7 @@ from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
 from nightshift.items import shards
 from nightshift.tasks.base import scoring as base
-from nightshift.tasks.classification.drift_reference import KEYS
+from nightshift.tasks.items.references import KEYS
 from nightshift_llm.task import scores
 from nightshift_llm.task.scores import DocumentScorer
 

@@ -15,10 +15,9 @@ from nightshift.items import shards
 from nightshift.models.graph import Graph
 from nightshift.tasks.base import training as base
 from nightshift.tasks.base.training import CandidateMetrics, TrainingSetup
-from nightshift.tasks.classification import drift_reference
-from nightshift.tasks.classification.networks import Setting
-from nightshift.tasks.classification.training import TOLERANCE
 from nightshift.tasks.fitting import Fitted
+from nightshift.tasks.items import references
+from nightshift.tasks.items.networks import TOLERANCE, Setting
 from nightshift_llm.config import LanguageConfig, LanguageTaskConfig
 from nightshift_llm.preprocessing import LanguagePreprocessing
 from nightshift_llm.task import candidates, documents, scores
@@ -131,8 +130,8 @@ class DocumentRows(base.TrainingRows[DocumentSample]):
 
     def reference(self, sample: DocumentSample, graph: bytes) -> tuple[pd.DataFrame, Window]:
         days = self.plan.before
-        holdout = drift_reference.draw_holdout(self.rows, self.plan, sample.rows, self.setting.task.seed)
-        frame = scores.describe(sample.scorer(graph), holdout, drift_reference.REFERENCE)
+        holdout = references.draw_holdout(self.rows, self.plan, sample.rows, self.setting.task.seed)
+        frame = scores.describe(sample.scorer(graph), holdout, references.REFERENCE)
         return frame, Window(first=days.first, last=days.last, rows=len(frame))
 
 

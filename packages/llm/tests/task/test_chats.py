@@ -12,7 +12,7 @@ from nightshift.contracts import package
 from nightshift.runtime.errors import UserError
 from nightshift.serving.items.loader import load_schema
 from nightshift.serving.items.schema import ItemError
-from nightshift.tasks.classification.networks import Setting
+from nightshift.tasks.items.networks import Setting
 from nightshift_llm.task import candidates, tokens
 from tests.components.tales import Night, chat, config, task
 

@@ -1,4 +1,4 @@
-"""What networks of images and of texts have in common: how they are fitted, and what they give."""
+"""How networks of items are fitted and run."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -9,21 +9,21 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nightshift import storage
 from nightshift.config.task import TaskConfig
 from nightshift.items import scorer
-from nightshift.items.shards import Array, ItemTable, labels
+from nightshift.items.shards import Array
 from nightshift.models import weights
 from nightshift.models.neural import checkpoints, data, devices, processes, trainer
-from nightshift.models.neural.data import AugmentedDataset, Change, Gather, TrainingDataset
+from nightshift.models.neural.data import TrainingDataset
 from nightshift.models.neural.trainer import TrainedNetwork
 from nightshift.models.recipes import Recipe
 
+STEPS = 10  # of the trace
+TOLERANCE = 1e-4
 Scores = npt.NDArray[np.float32]
-
-
 T = TypeVar("T", bound=TaskConfig)
 
 
@@ -84,39 +84,6 @@ def fit(
         return trained
 
 
-def gather_dataset(
-    setting: Setting[Any], items: ItemTable, rows: pd.DataFrame, size: int, change: Change
-) -> AugmentedDataset:
-    """Return what a network is trained on.
-
-    Args:
-        setting: task and device.
-        items: of the training.
-        rows: those of them that train.
-        size: rows of a batch.
-        change: what is done to a batch, on the device.
-    """
-    device = setting.torch_device
-    known = torch.from_numpy(labels(rows, setting.task.classes)).to(device)
-    is_small = items.shards.width * len(rows) <= setting.resident
-    gather = (
-        data.gather_resident(torch.from_numpy(items.inputs(rows)).to(device))
-        if is_small
-        else _gather_from_disk(items, rows, device)
-    )
-    return AugmentedDataset(gather, known, size, change)
-
-
-def probabilities(model: nn.Sequential, inputs: Array) -> Scores:
-    """Return a network's probabilities of each class, (n, classes).
-
-    Args:
-        model: gives logits.
-        inputs: what it takes, (n, ...).
-    """
-    return run_batches(lambda batch: model(batch).softmax(1), inputs, next(model.parameters()).device)
-
-
 def run_batches(call: Callable[[Tensor], Tensor], inputs: Array, device: torch.device) -> Scores:
     """Return what a network gives, (n, ...).
 
@@ -131,8 +98,3 @@ def run_batches(call: Callable[[Tensor], Tensor], inputs: Array, device: torch.d
         batches = torch.split(torch.from_numpy(inputs), scorer.AT_ONCE)
         outputs: Scores = torch.cat([call(batch.to(device)).cpu() for batch in batches]).numpy()
     return outputs
-
-
-def _gather_from_disk(items: ItemTable, rows: pd.DataFrame, device: torch.device) -> Gather:
-    numbers = rows.index.to_numpy()
-    return data.gather_streamed(lambda chosen: items.shards.take(numbers[chosen]), items.shards.width, device)

@@ -41,7 +41,7 @@ def alone(frames, text_ids=()):
 
 
 def at_once(frames, text_ids=()):
-    return core.split_alike(frames, EXTENDED, DAYS[-2], text_ids)
+    return core.split_batch(frames, EXTENDED, DAYS[-2], text_ids)
 
 
 def written(folder, frame):
