@@ -42,7 +42,11 @@ def test_no_name_is_a_filler() -> None:
 
 
 def test_a_class_name_stands_for_one_thing() -> None:
-    classes = Counter(node.name for _, node in nodes(ast.ClassDef))
+    # a task's class is named like the question that it answers
+    answers = {
+        node for _, node in nodes(ast.ClassDef) if any(ast.unparse(base) == f"base.{node.name}" for base in node.bases)
+    }
+    classes = Counter(node.name for _, node in nodes(ast.ClassDef) if node not in answers)
 
     assert [name for name, count in classes.items() if count > 1] == []
 

@@ -26,7 +26,7 @@ from nightshift.tasks.base.training import TrainingTask
 Q = TypeVar("Q")
 
 
-class Answers(Generic[Q]):
+class StepQuestion(Generic[Q]):
     """A task's class for a question: that of its module named like the attribute, or the question with its defaults."""
 
     def __init__(self, question: type[Q]) -> None:
@@ -56,20 +56,20 @@ class Task:
 
     kind: TaskKind
 
-    simulator = Answers(SimulationTask)
-    ingestion = Answers(IngestionTask)
-    labels = Answers(LabelsTask)
-    features = Answers(FeaturesTask)
-    training = Answers(TrainingTask)
-    profiling = Answers(ProfilingTask)
-    evaluation = Answers(EvaluationTask)
-    optimization = Answers(OptimizationTask)
-    scoring = Answers(ScoringTask)
-    drift = Answers(DriftTask)
-    release = Answers(ReleaseTask)
-    examples = Answers(ExamplesTask)
-    serving = Answers(ServingTask)
-    metrics = Answers(MetricsTask)
+    simulator = StepQuestion(SimulationTask)
+    ingestion = StepQuestion(IngestionTask)
+    labels = StepQuestion(LabelsTask)
+    features = StepQuestion(FeaturesTask)
+    training = StepQuestion(TrainingTask)
+    profiling = StepQuestion(ProfilingTask)
+    evaluation = StepQuestion(EvaluationTask)
+    optimization = StepQuestion(OptimizationTask)
+    scoring = StepQuestion(ScoringTask)
+    drift = StepQuestion(DriftTask)
+    release = StepQuestion(ReleaseTask)
+    examples = StepQuestion(ExamplesTask)
+    serving = StepQuestion(ServingTask)
+    metrics = StepQuestion(MetricsTask)
 
 
 def find(kind: str) -> Task:

@@ -13,14 +13,14 @@ from nightshift import tasks
 from nightshift.kinds import TaskKind, load_kinds
 from nightshift.runtime.errors import UserError
 from nightshift.stats.ranking import RankingMetrics
-from nightshift.tasks import Answers, Task
+from nightshift.tasks import StepQuestion, Task
 from nightshift.tasks.base.metrics import Direction, Metric
 from nightshift.tasks.metric_reports import describe_highlight, list_measures, render_metrics, tabulate_metrics
 from nightshift.tasks.tabular.metrics import METRICS
 from nightshift.tasks.trials import Contender
 
 ROOT = Path(__file__).parents[3]
-QUESTIONS = [name for name, value in vars(Task).items() if isinstance(value, Answers)]
+QUESTIONS = [name for name, value in vars(Task).items() if isinstance(value, StepQuestion)]
 MINE = Task(TaskKind("mine", ("nightshift.stats",), "", ""))  # a package without a module of a task
 NEW = Metric("waste", "Waste", Direction.LOWER, resample=True)
 
