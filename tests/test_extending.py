@@ -1,0 +1,58 @@
+"""The examples of docs/guides/extending.md are installed as a package and come by their entry points."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nightshift_testkit.processes import SECONDS
+
+PAGE = (Path(__file__).parents[1] / "docs" / "guides" / "extending.md").read_text()
+SCRIPT = """
+from datetime import date
+from components.ingestion.sources import _open
+from components.release.targets.factory import _build_managed
+from nightshift.config import parse
+from nightshift.models import recipes
+from pipelines import configs
+rows = _open("acme://feed", parse(configs.load("fraud")), {}, "").read(date(2025, 6, 30)).load()
+target = _build_managed({"kind": "acme"}, "fraud")
+print(len(rows), target.serving(), recipes.find("acme_mlp").build.__name__)
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Return the variables of processes that have the page's package."""
+    (tmp_path / "acme").mkdir()
+    for file, text in re.findall(r'^```python title="(acme/\w+\.py)"\n(.*?)^```', PAGE, re.MULTILINE | re.DOTALL):
+        (tmp_path / file).write_text(text)
+    (points,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    info = tmp_path / "acme-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    lines = re.sub(r'\[project\.entry-points\."(.*?)"\]', r"[\1]", points).replace('"', "")
+    (info / "entry_points.txt").write_text(lines)
+    return os.environ | {"PYTHONPATH": str(tmp_path)}
+
+
+@pytest.mark.slow
+def test_a_command_of_a_package_runs(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "lake/fraud/events/date=2025-06-30").mkdir(parents=True)
+    command = [sys.executable, "-m", "pipelines.cli", "days", "--workspace", str(tmp_path)]
+
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
+
+    assert done.stdout == "date=2025-06-30\n", done.stderr
+
+
+@pytest.mark.slow
+def test_a_source_a_target_and_a_candidate_of_a_package_are_used(environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=SECONDS
+    )
+
+    assert done.stdout == "1 {} build\n", done.stderr
