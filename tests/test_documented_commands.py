@@ -7,6 +7,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,6 @@ ELSEWHERE = {
 RUN_BY = {
     "backfill": "tests/e2e/test_monitoring.py",
     "cloud": "tests/infra/test_cloud.py",
-    "collectives": "packages/perf/tests/cli/test_tune.py",
     "compile": "tests/test_documented_commands.py",
     "config": "tests/pipelines/cli/test_cli.py",
     "costs": "tests/pipelines/cli/test_costs.py",
@@ -52,14 +52,12 @@ RUN_BY = {
     "doctor": "tests/pipelines/cli/test_doctor.py",
     "exporter": "tests/pipelines/engines/kubeflow/test_exporter.py",
     "gc": "tests/e2e/test_daily_run.py",
-    "language": "packages/llm/tests/cli/test_llm.py",
+    "llm": "packages/llm/tests/cli/test_llm.py",
     "loadtest": "tests/pipelines/cli/test_cli.py",
     "mcp": "tests/pipelines/cli/test_mcp.py",
     "models": "tests/pipelines/cli/test_models.py",
     "optimize": "tests/e2e/test_daily_run.py",
     "perf": "packages/perf/tests/test_pairs.py",
-    "plan": "packages/perf/tests/cli/test_plan.py",
-    "profile": "packages/perf/tests/cli/test_profile.py",
     "promote": "tests/pipelines/cli/test_models.py",
     "release": "tests/pipelines/cli/test_cli.py",
     "repair": "tests/nightshift/tabular/online/test_repair.py",
@@ -67,12 +65,10 @@ RUN_BY = {
     "rollback": "tests/pipelines/cli/test_models.py",
     "serve": "tests/pipelines/cli/test_models.py",
     "run": "tests/e2e/test_daily_run.py",
-    "scale": "packages/perf/tests/cli/test_scale.py",
     "schedule": "tests/e2e/test_kubeflow.py",
     "show": "tests/pipelines/cli/test_cli.py",
     "stop": "tests/e2e/test_daily_run.py",
     "submit": "tests/e2e/test_kubeflow.py",
-    "tune": "packages/perf/tests/cli/test_tune.py",
 }
 # the pages' very lines of these are run below: they need no run, no network and no GPU
 RUN_HERE = ("nightshift perf plan", "nightshift costs --samples", "nightshift gc")
@@ -135,19 +131,19 @@ def flags(argv: Argv) -> set[str]:
     return {word.partition("=")[0] for word in argv if re.fullmatch(r"--[a-z][a-z0-9-]*(=.*)?", word, re.DOTALL)}
 
 
-def print_help(command: str) -> str:
+def print_help(*command: str) -> str:
     """Return what `nightshift <command> --help` prints."""
     with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
-        parse_command_line([*([] if command == "--help" else [command]), "--help"])
+        parse_command_line([*(word for word in command if word != "--help"), "--help"])
     return printed.getvalue()
 
 
 def read_sources(module: str) -> str:
     """Return the source of a module and of the package that it is in, where its flags are defined."""
-    path = ROOT.joinpath(*module.split("."))
-    file = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
-    assert file.exists(), f"there is no module {module}"
-    shared = [ROOT / "nightshift" / "step.py", *(path if path.is_dir() else path.parent).glob("*.py")]
+    spec = find_spec(module)
+    assert spec and spec.origin, f"there is no module {module}"
+    file = Path(spec.origin).with_name("__main__.py") if spec.submodule_search_locations else Path(spec.origin)
+    shared = [ROOT / "nightshift" / "runtime" / "step.py", *file.parent.glob("*.py")]
     return "".join(source.read_text() for source in [file, *shared])
 
 
@@ -166,7 +162,9 @@ def test_the_command_line_takes_what_the_pages_show(argv: Argv) -> None:
 
 @pytest.mark.parametrize("argv", of_program(TEXT, "nightshift"))
 def test_a_command_has_the_flags_that_the_pages_name(argv: Argv) -> None:
-    assert flags(argv) <= set(re.findall(r"--[a-z][a-z0-9-]*", print_help(*argv[1:2])))
+    assert flags(argv) <= set(
+        re.findall(r"--[a-z][a-z0-9-]*", print_help(*argv[1 : 3 if argv[1] in ("llm", "perf") else 2]))
+    )
 
 
 @pytest.mark.parametrize("argv", of_program(NAMED, "python"))
@@ -183,7 +181,7 @@ def test_a_module_exists_and_has_the_flags_that_the_pages_name(argv: Argv) -> No
 
 @pytest.mark.parametrize("argv", of_program(NAMED, "pytest"))
 def test_the_tests_that_the_pages_name_exist(argv: Argv) -> None:
-    assert all((ROOT / word).exists() for word in argv if word.startswith("tests/"))
+    assert all((ROOT / word).exists() for word in argv if word.startswith(("tests/", "packages/")))
 
 
 @pytest.mark.parametrize("argv", of_program(NAMED, "make"))
@@ -195,7 +193,7 @@ def test_the_makefile_has_the_targets_and_variables_that_the_pages_name(argv: Ar
 
 
 def test_every_command_is_run_by_a_test() -> None:
-    commands = {name for texts in COMMANDS.values() for name in texts}
+    commands = {name for texts in COMMANDS.values() for name in texts} | {"llm", "perf"}
 
     assert commands == RUN_BY.keys()
     assert [name for name, file in RUN_BY.items() if f'"{name}"' not in (ROOT / file).read_text()] == []

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections import ChainMap
+from collections.abc import Mapping
 from pathlib import Path
 
 from nightshift import entry_points
@@ -73,10 +74,14 @@ def schema(artifact: type[Artifact]) -> str:
     return json.dumps(described | artifact.model_json_schema(mode="serialization"), indent=2) + "\n"
 
 
+def list_artifacts() -> Mapping[str, type[Artifact]]:
+    """Return file name -> artifact, with those of installed packages."""
+    return ChainMap(ARTIFACTS, *(point.load() for point in entry_points.find(entry_points.SCHEMAS).values()))
+
+
 def main(folder: str) -> None:
-    """Write the schemas into a folder, with those of installed packages."""
-    others = [point.load() for point in entry_points.find(entry_points.SCHEMAS).values()]
-    for name, artifact in ChainMap(ARTIFACTS, *others).items():
+    """Write the schemas into a folder."""
+    for name, artifact in list_artifacts().items():
         Path(folder, f"{name}.json").write_text(schema(artifact))
 
 

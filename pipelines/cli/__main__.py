@@ -105,6 +105,14 @@ def _run(argv: Sequence[str]) -> int:
         return INTERRUPTED
 
 
+class GroupedParser(argparse.ArgumentParser):
+    """Lists the commands by group in its help."""
+
+    def format_help(self) -> str:
+        """Return the help."""
+        return f"{super().format_help()}\n{describe_groups()}\n"
+
+
 def parse_command_line(argv: Sequence[str]) -> argparse.Namespace:
     """Return the flags of a command with their values; `command` is its function.
 
@@ -113,13 +121,8 @@ def parse_command_line(argv: Sequence[str]) -> argparse.Namespace:
     """
     words = [word for word in argv if not word.startswith("-")]
     modules = {command: module for module, texts in COMMANDS.items() for command in texts}
-    parser = argparse.ArgumentParser(
-        prog="nightshift",
-        description="Run, release and monitor a daily machine-learning pipeline.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=None if words else describe_groups(),
-    )
-    commands = parser.add_subparsers(required=True, metavar="command", title="commands, below", dest="name")
+    parser = GroupedParser(prog="nightshift", description="Run, release and monitor a daily machine-learning pipeline.")
+    commands = parser.add_subparsers(required=True, metavar="command", parser_class=argparse.ArgumentParser)
     if words and words[0] in modules:
         importlib.import_module(f"pipelines.cli.{modules[words[0]]}").add(commands)
         return parser.parse_args(argv)

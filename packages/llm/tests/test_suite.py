@@ -46,7 +46,7 @@ def suite(tmp_path: Path) -> Path:
 
 
 def command(*words: str) -> int:
-    args = parse_command_line(["language", *words])
+    args = parse_command_line(["llm", *words])
     return int(args.command(args))
 
 

@@ -105,7 +105,7 @@ def test_a_day_is_compared_with_those_before_it(tmp_path: Path, capsys: pytest.C
     write(tmp_path, "2026-03-04", day(9, lambda random: ask(random, OTHERS)))
     verdict = traffic.compare_days(str(tmp_path), date(2026, 3, 3), 2)
     assert (verdict.gate, verdict.decision, verdict.subject) == ("live_prompts", Decision.PASS, "2026-03-03")
-    args = parse_command_line(["language", "drift", str(tmp_path), "--date", "2026-03-04", "--json"])
+    args = parse_command_line(["llm", "drift", str(tmp_path), "--date", "2026-03-04", "--json"])
     assert args.command(args) == 2
     printed = Verdict.model_validate_json(capsys.readouterr().out)
     assert printed.decision is Decision.FAIL

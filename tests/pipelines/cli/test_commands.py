@@ -11,10 +11,15 @@ import pytest
 
 from nightshift.registry import release_record
 from nightshift.registry.release_record import ReleaseRef
+from nightshift_perf.cli import ACTIONS
 from nightshift_testkit.processes import SECONDS
-from pipelines.cli.__main__ import COMMANDS, parse_command_line
+from pipelines.cli.__main__ import COMMANDS, GROUPS, parse_command_line
 from tests.pipelines.samples import command
 
+PACKAGES = [f"perf {name}" for name in ACTIONS] + [
+    f"llm {name}" for name in ("convert", "quantize", "judge", "suite", "evaluate", "drift")
+]
+NAMES = [name for texts in COMMANDS.values() for name in texts] + PACKAGES
 LISTED = """
 import contextlib, sys
 from pipelines.cli.__main__ import parse_command_line
@@ -49,17 +54,23 @@ def test_help_lists_all_commands_in_the_order_of_the_table(
 ) -> None:
     with pytest.raises(SystemExit):
         parse_command_line(words)
-    names = [name for texts in COMMANDS.values() for name in texts]
-    assert re.findall(r"^    (\S+)", capsys.readouterr().out, re.MULTILINE) == names
+    listed = capsys.readouterr().out.partition("\nrun:\n")[2]
+    names = [name for modules in GROUPS.values() for module in modules for name in COMMANDS[module]]
+    assert re.findall(r"^  (\S+)", listed, re.MULTILINE) == [*names, "llm", "perf"]
+    assert re.findall(r"^(\S+):$", f"run:\n{listed}", re.MULTILINE) == [*GROUPS, "llm", "perf"]
 
 
-@pytest.mark.parametrize("name", [name for texts in COMMANDS.values() for name in texts])
+def test_every_command_is_in_one_group() -> None:
+    assert sorted(module for modules in GROUPS.values() for module in modules) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_flags_help_is_understood_without_the_flags_name(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "1000")  # a line each
     with pytest.raises(SystemExit):
-        parse_command_line([name, "--help"])
+        parse_command_line([*name.split(), "--help"])
     texts = re.findall(r"^  \S.*?(?:  +|\n {10,})(\S.*)$", capsys.readouterr().out, re.MULTILINE)
     assert texts
     assert [text for text in texts if re.match(r"\W|(of|that|which|until|in|for|as|where|what) ", text)] == []

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from nightshift.contracts.__main__ import ARTIFACTS
+from nightshift.contracts.__main__ import list_artifacts
 from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.verdict import Decision
 from nightshift.models.neural.configured import ConfiguredNetwork
@@ -18,7 +18,8 @@ from nightshift_perf.replicas import Process, ScalingMeasurement, ScalingSpec
 from nightshift_perf.tuning import Speed, Tried, Tuned, TuningSetting, Variant, VariantComparison
 from nightshift_testkit.processes import SECONDS, engine
 from packages.perf.tests.traces.samples import Events, save
-from pipelines.cli.__main__ import COMMANDS, parse_command_line
+from pipelines.cli.__main__ import parse_command_line
+from tests.pipelines.cli.test_commands import NAMES
 from tests.pipelines.samples import called, command, compiled_file, one_step_a_day
 
 SCHEMAS = Path(__file__).parents[3] / "docs" / "schemas"
@@ -29,6 +30,9 @@ NO_TABLE = {
     "config": "prints YAML, or a JSON Schema",
     "debug-dump": "writes a file",
     "exporter": "serves metrics",
+    "llm convert": "writes a file",
+    "llm quantize": "writes a file",
+    "llm suite": "writes files",
     "loadtest": "shows a run; `show --json` prints it",
     "mcp": "answers with documents already",
     "promote": "prints a line",
@@ -55,16 +59,15 @@ def serialize(document: Artifact) -> str:
     return document.model_dump_json(indent=2)
 
 
-@pytest.mark.parametrize("name", sorted(name for texts in COMMANDS.values() for name in texts))
+@pytest.mark.parametrize("name", sorted(NAMES))
 def test_every_command_has_a_document_or_prints_no_table(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    action = {"perf": ["compare"], "language": ["judge"]}.get(name, [])
     with pytest.raises(SystemExit):
-        parse_command_line([name, *action, "--help"])
+        parse_command_line([*name.split(), "--help"])
 
     schemas = re.findall(r"docs/schemas/(\w+)\.json", capsys.readouterr().out)
 
     assert bool(schemas) == (name not in NO_TABLE)
-    assert set(schemas) <= ARTIFACTS.keys()
+    assert set(schemas) <= list_artifacts().keys()
 
 
 @pytest.mark.parametrize(
@@ -92,9 +95,9 @@ def test_what_a_workspace_holds_is_printed_as_json(
     ("words", "schema"),
     [
         ("costs --samples 1e9 --measured l4=5200", "cost_estimate"),
-        ("plan --model bert-base --gpu h100-80gb --batch 256 --samples 1e6", "training_plan"),
-        ("plan --published", "planner_accuracy"),
-        ("plan --serve --model llama3-70b --rate 100", "serving_plan"),
+        ("perf plan --model bert-base --gpu h100-80gb --batch 256 --samples 1e6", "training_plan"),
+        ("perf plan --published", "planner_accuracy"),
+        ("perf plan --serve --model llama3-70b --rate 100", "serving_plan"),
     ],
 )
 def test_what_is_computed_is_printed_as_json(words: str, schema: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +128,7 @@ def test_progress_goes_to_stderr(tmp_path: Path) -> None:
     trace, output = str(tmp_path / "trace.json"), str(tmp_path / "out")
     save(tmp_path / "trace.json", Events().steps((0, 1000)).kernel("sgemm<float>", 0, 600, launched=(-5, 3)))
 
-    done = command("profile", "--trace", trace, "--output", output, "--json")
+    done = command("perf", "profile", "--trace", trace, "--output", output, "--json")
 
     assert check(done.stdout, "trace_profile")["sources"] == [trace]
     assert f"reading {trace}" in done.stderr

@@ -13,7 +13,7 @@ from pipelines.cli.__main__ import parse_command_line
 
 
 def call(*words: str) -> int:
-    args = parse_command_line(["language", *words])
+    args = parse_command_line(["llm", *words])
     code: int = args.command(args)
     return code
 
@@ -70,7 +70,7 @@ def test_texts_in_another_encoding_are_refused_with_their_line(words: str, tmp_p
 
 @pytest.mark.slow
 def test_a_mistake_ends_in_one_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pipelines.cli", "language", "convert", str(tmp_path), str(tmp_path / "m.gguf")]
+    command = [sys.executable, "-m", "pipelines.cli", "llm", "convert", str(tmp_path), str(tmp_path / "m.gguf")]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
     assert "model.safetensors is missing" in ended.stderr

@@ -21,7 +21,7 @@ def test_a_plan_is_printed_with_its_cost_and_written_as_a_recipe(
     file = tmp_path / "recipe.yaml"
     words = ["--model", "llama3-8b", "--gpu", "h100-80gb", "--batch", "16"]
 
-    assert called("plan", *words, "--samples", "1e6", "--usd-per-gpu-hour", "3", "--output", str(file)) == 0
+    assert called("perf", "plan", *words, "--samples", "1e6", "--usd-per-gpu-hour", "3", "--output", str(file)) == 0
 
     printed = capsys.readouterr().out
     recipe = yaml.safe_load(file.read_text())
@@ -34,7 +34,7 @@ def test_a_plan_is_printed_with_its_cost_and_written_as_a_recipe(
 def test_a_model_is_given_by_its_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ["--layers", "12", "--hidden", "768", "--heads", "12", "--vocabulary", "50257", "--sequence", "1024"]
 
-    assert called("plan", *sizes, "--gpu", "l4", "--gpus-per-node", "1", "--batch", "8") == 0
+    assert called("perf", "plan", *sizes, "--gpu", "l4", "--gpus-per-node", "1", "--batch", "8") == 0
 
     assert "0.163 billion" in capsys.readouterr().out
 
@@ -52,7 +52,7 @@ def test_a_recipe_says_what_was_planned() -> None:
 
 def test_serving_is_planned_with_its_cost_and_with_what_was_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--gpu", "h100-80gb", "--rate", "10", "--precision", "bf16"]
-    assert called("plan", "--serve", "--model", "llama3-70b", *words) == 0
+    assert called("perf", "plan", "--serve", "--model", "llama3-70b", *words) == 0
 
     printed = capsys.readouterr().out
     assert "p5.48xlarge" in printed and "p4de" not in printed and "fp8" not in printed
@@ -75,4 +75,4 @@ def test_serving_is_planned_with_its_cost_and_with_what_was_rejected(capsys: pyt
 )
 def test_serving_that_no_machine_can_do_is_refused(words: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        called("plan", "--serve", "--model", "llama3-70b", *words)
+        called("perf", "plan", "--serve", "--model", "llama3-70b", *words)

@@ -18,7 +18,7 @@ def events():
 
 
 def run(*flags):
-    return command("profile", *map(str, flags))
+    return command("perf", "profile", *map(str, flags))
 
 
 def test_a_trace_becomes_a_profile_a_section_and_a_page(tmp_path):
@@ -49,7 +49,7 @@ def test_several_traces_are_several_ranks(tmp_path):
         save(tmp_path / f"rank{number}.json", events(), distributedInfo={"rank": number, "world_size": 2})
         for number in range(2)
     ]
-    called("profile", "--trace", *traces, "--output", str(tmp_path / "out"))
+    called("perf", "profile", "--trace", *traces, "--output", str(tmp_path / "out"))
     assert [rank.rank for rank in TraceProfile.read(str(tmp_path / "out/profile.json")).ranks] == [0, 1]
 
 
@@ -77,7 +77,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path):
 )
 def test_what_cannot_be_profiled_is_refused_with_the_next_step(flags, reason, tmp_path):
     with pytest.raises(UserError, match=reason):
-        called("profile", *flags, "--output", str(tmp_path / "out"))
+        called("perf", "profile", *flags, "--output", str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
@@ -100,10 +100,10 @@ def test_a_command_that_fails_says_so(tmp_path):
     program = tmp_path / "train.py"
     program.write_text("raise SystemExit('no data')")
     with pytest.raises(UserError, match="ended with no data"):
-        called("profile", "--command", str(program), "--output", str(tmp_path / "out"))
+        called("perf", "profile", "--command", str(program), "--output", str(tmp_path / "out"))
 
 
 def test_uris_are_read_and_written(tmp_path):
     save(tmp_path / "trace.json", events())
-    called("profile", "--trace", f"file://{tmp_path}/trace.json", "--output", f"file://{tmp_path}/out")
+    called("perf", "profile", "--trace", f"file://{tmp_path}/trace.json", "--output", f"file://{tmp_path}/out")
     assert json.loads((tmp_path / "out/profile.json").read_text())["step_ms"] == 1.0

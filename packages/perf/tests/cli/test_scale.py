@@ -22,7 +22,7 @@ def test_a_planted_fault_is_found(
     config: str, trained: str, fault: str, title: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = trained.split()[3]
-    assert called("scale", "--config", config, "--rows", rows, "--inject-fault", fault) == 0
+    assert called("perf", "scale", "--config", config, "--rows", rows, "--inject-fault", fault) == 0
 
     first, headings, one, two, *findings = capsys.readouterr().out.splitlines()
     assert first == f"{trained} a process and step"
@@ -37,4 +37,4 @@ def test_a_network_that_processes_split_is_not_measured(layout: dict[str, int], 
     file = config_file(tmp_path, task={"trainer": layout})
 
     with pytest.raises(UserError, match="splits a network, and this measures replicas"):
-        called("scale", "--config", file)
+        called("perf", "scale", "--config", file)

@@ -42,7 +42,7 @@ def test_a_batch_size_that_is_faster_is_written_into_the_config_with_its_comment
 
     traces = tmp_path / "traces"
     words = ["--batch-size", "512", "--axes", "compression", "--rows", "1024", "--traces", str(traces)]
-    assert called("tune", "--config", str(file), *words) == 0
+    assert called("perf", "tune", "--config", str(file), *words) == 0
 
     printed = capsys.readouterr().out
     assert file.read_text() == before.replace("batch_size: 4}  # ours", "batch_size: 512}  # ours")
@@ -85,7 +85,7 @@ def test_a_frozen_network_has_no_training_to_make_faster(tmp_path: Path) -> None
     file = config_file(tmp_path, "topics", task={"candidates": {"frozen": frozen}})
 
     with pytest.raises(UserError, match=r"candidates\.frozen: its network is frozen, so there is no training"):
-        called("tune", "--config", file)
+        called("perf", "tune", "--config", file)
 
 
 def test_where_nothing_is_left_to_try_the_config_stays_as_it_is(
@@ -94,7 +94,7 @@ def test_where_nothing_is_left_to_try_the_config_stays_as_it_is(
     file = config(tmp_path)
     before = file.read_text()
 
-    assert called("tune", "--config", str(file), "--axes", "recompute", "microbatches") == 0
+    assert called("perf", "tune", "--config", str(file), "--axes", "recompute", "microbatches") == 0
 
     assert "nothing is faster for sure; the config stays as it is" in capsys.readouterr().out
     assert file.read_text() == before
