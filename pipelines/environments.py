@@ -1,9 +1,9 @@
 """Where a pipeline runs: where its state lies, and what each of its steps gets there.
 
-The first is given when a run starts, the second is fixed when a pipeline is compiled, but for the images: compiled
-pipelines name those of an example registry, and `NIGHTSHIFT_IMAGES` those that were pushed. The smallest clusters keep
-their state in a bucket, which `NIGHTSHIFT_STATE` names. `docs/guides/integrations/kubeflow.md` says what each
-environment assumes; to change it, change its site here and compile again.
+The first is given when a run starts, the second is laid over a pipeline when it is read. Sites name images of an
+example registry, and `NIGHTSHIFT_IMAGES` those that were pushed. The smallest clusters keep their state in a bucket,
+which `NIGHTSHIFT_STATE` names. `docs/guides/integrations/kubeflow.md` says what each environment assumes; to change it,
+change its site.
 """
 
 import os
@@ -104,7 +104,7 @@ class Placement:
 
 
 class Role(StrEnum):
-    """What a step needs of its placement, as its graph says."""
+    """What a component's steps need of their placement."""
 
     LIGHT = "light"  # a core and little memory
     GPU = "gpu"  # the device that `--device` names
@@ -113,9 +113,19 @@ class Role(StrEnum):
     RELEASE = "release"  # what a light step needs, and the token of served models and the right to change them
 
 
+# by component; all others are light
+ROLES = {
+    "features": Role.GPU,
+    "launching": Role.LAUNCHER,
+    "profiling": Role.GPU,
+    "release": Role.RELEASE,
+    "training": Role.TRAINING,
+}
+
+
 @dataclass(frozen=True)
 class Site:
-    """What is fixed when pipelines are compiled for an environment.
+    """What is laid over the pipelines in an environment.
 
     Attributes:
         name: of the environment.

@@ -12,9 +12,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from nightshift.runtime.errors import UserError
+from pipelines import documents
 
 _PLACEHOLDER = re.compile(
     r"\{\{\$(?:\.inputs\.parameters\['(?P<parameter>[^']+)'\]"
@@ -97,12 +96,17 @@ class PipelineTask:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A compiled pipeline; its tasks come in an order in which they can run, `yaml` is the file it was read from."""
+    """A compiled pipeline; its tasks come in an order in which they can run, `documents` are what it was read from."""
 
     name: str
     parameters: dict[str, Parameter]
     tasks: tuple[PipelineTask, ...]
-    yaml: bytes = field(repr=False)
+    documents: list[dict[str, Any]] = field(repr=False)
+
+    @property
+    def yaml(self) -> bytes:
+        """Return its YAML, as Kubeflow takes it."""
+        return documents.dump(self.documents)
 
 
 def load(path: Path) -> Pipeline:
@@ -111,20 +115,16 @@ def load(path: Path) -> Pipeline:
     Raises:
         UserError: when the file is missing, not compiled YAML, or uses what the engines do not run.
     """
-    try:
-        content = path.read_bytes()
-        documents = list(yaml.load_all(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-    except FileNotFoundError:
-        raise UserError(
-            f"pipeline {path} does not exist; give a compiled YAML file, or run: nightshift compile"
-        ) from None
-    except yaml.YAMLError as error:
-        raise UserError(f"pipeline {path} is not YAML: {' '.join(str(error).split())}") from None
-    spec = documents[0] if documents else None
-    if not isinstance(spec, dict) or "root" not in spec:
-        raise UserError(f"pipeline {path} is not a compiled pipeline (no 'root'); run: nightshift compile")
-    platform = documents[1] if len(documents) > 1 else {}
-    return _SpecReader(spec, platform or {}).pipeline(content)
+    return interpret(documents.read(path))
+
+
+def interpret(parsed: list[dict[str, Any]]) -> Pipeline:
+    """Return a pipeline by its documents.
+
+    Raises:
+        UserError: when it uses what the engines do not run.
+    """
+    return _SpecReader(parsed[0], parsed[1] if len(parsed) > 1 else {}).pipeline(parsed)
 
 
 def argv(task: PipelineTask, fill: Callable[[str, str], str]) -> list[str]:
@@ -167,13 +167,13 @@ class _SpecReader:
         deployment = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {})
         self.kubernetes: dict[str, Any] = deployment.get("executors", {})
 
-    def pipeline(self, content: bytes) -> Pipeline:
+    def pipeline(self, parsed: list[dict[str, Any]]) -> Pipeline:
         root = self.spec["root"]
         definitions = root.get("inputDefinitions", {}).get("parameters", {})
         parameters = {name: Parameter(d["parameterType"], d.get("defaultValue")) for name, d in definitions.items()}
         tasks = {name: self._task(name, value) for name, value in root["dag"]["tasks"].items()}
         order = TopologicalSorter({name: task.needs for name, task in tasks.items()}).static_order()
-        return Pipeline(self.spec["pipelineInfo"]["name"], parameters, tuple(tasks[name] for name in order), content)
+        return Pipeline(self.spec["pipelineInfo"]["name"], parameters, tuple(tasks[name] for name in order), parsed)
 
     def _task(self, name: str, task: dict[str, Any]) -> PipelineTask:
         component = self.spec["components"][task["componentRef"]["name"]]

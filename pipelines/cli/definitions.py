@@ -9,7 +9,7 @@ from pipelines.cli import options
 from pipelines.cli.guess import add_guess
 from pipelines.compiling import compile_pipelines
 from pipelines.configs import strict_yaml
-from pipelines.environments import SITES, site
+from pipelines.environments import LOCAL, SITES, site
 
 
 def add(commands: options.Commands) -> None:
@@ -18,7 +18,7 @@ def add(commands: options.Commands) -> None:
     command.add_argument(
         "--environment",
         action="append",
-        help=f"environment to compile for: {', '.join(SITES)}; repeatable (default: all)",
+        help=f"environment to compile for: {', '.join(SITES)}; repeatable (default: local, for all)",
     )
     command.add_argument(
         "--folder", default=str(arguments.COMPILED), help="folder to write into (default: %(default)s)"
@@ -42,7 +42,7 @@ def add(commands: options.Commands) -> None:
 
 def compile_all(args: argparse.Namespace) -> int:
     """Compile the pipelines to the YAML that every engine reads."""
-    for name in args.environment or SITES:
+    for name in args.environment or [LOCAL.name]:
         variant = site(name).with_trainjobs() if args.trainjobs else site(name)
         for path in compile_pipelines(variant, Path(args.folder)):
             options.say(f"wrote {path}")

@@ -6,8 +6,8 @@ from nightshift.contracts.health import HealthCheck
 from pipelines.doctor.access import RUNS
 from pipelines.doctor.findings import Checks, judge
 from pipelines.doctor.kubernetes import Json, Kubernetes, list_objects
-from pipelines.doctor.quantities import parse_quantity
 from pipelines.environments import GPU, Placement, Site
+from pipelines.quantities import parse_quantity
 
 QUOTA_FILE = "infra/cluster/namespaces/kubeflow/quota.yaml"
 LIMITS_FILE = "infra/cluster/namespaces/common/limits.yaml"

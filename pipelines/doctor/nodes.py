@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from nightshift.contracts.health import HealthCheck
 from pipelines.doctor.findings import Checks, failure, judge, skip
 from pipelines.doctor.kubernetes import Json, Kubernetes, list_objects
-from pipelines.doctor.quantities import parse_quantity
 from pipelines.environments import GPU, Placement, Role, Site
+from pipelines.quantities import parse_quantity
 
 POOLS = "the node pools in infra/aws or infra/gcp (labels, taints), then terraform apply"
 # image -> oldest major version of NVIDIA's driver for its CUDA, docs/guides/infrastructure.md

@@ -6,12 +6,11 @@ from kfp import dsl
 
 from components.ingestion.component import ingestion
 from components.reporting.component import reporting
-from pipelines.environments import Role, Site
-from pipelines.placement import always_run, apply_placement
+from pipelines.graphs import always_run
 
 
-def define(site: Site) -> Any:
-    """Return the pipeline, its step placed as the site says."""
+def define() -> Any:
+    """Return the pipeline."""
 
     @dsl.pipeline(name="ingestion", description=__doc__)
     def ingestion_pipeline(config: dict[str, Any], date: str, data: str, state: dict[str, Any]) -> None:
@@ -26,7 +25,6 @@ def define(site: Site) -> Any:
         inputs = {"config": config, "date": date, "data": data, "state": state}
         events = ingestion(**inputs)
         report = reporting(**inputs, device="cpu", events=events.output, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
-        apply_placement(site, Role.LIGHT, events, report)
         always_run(events, report)
 
     return ingestion_pipeline

@@ -6,12 +6,11 @@ from kfp import dsl
 
 from components.loadtest.component import loadtest
 from components.reporting.component import reporting
-from pipelines.environments import Role, Site
-from pipelines.placement import always_run, apply_placement
+from pipelines.graphs import always_run
 
 
-def define(site: Site) -> Any:
-    """Return the pipeline, each step placed as the site says."""
+def define() -> Any:
+    """Return the pipeline."""
 
     @dsl.pipeline(name="loadtest", description=__doc__)
     def loadtest_pipeline(
@@ -35,7 +34,6 @@ def define(site: Site) -> Any:
         measurement = loadtest(config=config, state=state, load=load)
         where = {"date": date, "data": data, "device": device, "state": state}
         report = reporting(config=config, **where, loadtest=measurement.output, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
-        apply_placement(site, Role.LIGHT, measurement, report)
         always_run(measurement, report)
 
     return loadtest_pipeline

@@ -11,12 +11,11 @@ from components.launching.component import retraining
 from components.monitoring.component import monitoring
 from components.reporting.component import reporting
 from components.scoring.component import scoring_of_champion
-from pipelines.environments import Role, Site
-from pipelines.placement import always_run, apply_placement
+from pipelines.graphs import always_run
 
 
-def define(site: Site) -> Any:
-    """Return the pipeline, each step placed as the site says."""
+def define() -> Any:
+    """Return the pipeline."""
 
     @dsl.pipeline(name="monitoring", description=__doc__)
     def monitoring_pipeline(
@@ -43,7 +42,6 @@ def define(site: Site) -> Any:
         scores = scoring_of_champion(**day, **rows, state=state)
         shift = drift(**day, **rows, scores=scores.output)
         decision = monitoring(**day, state=state, drift=shift.output)
-        apply_placement(site, Role.GPU, table)
         parameters = {"pipeline": "training", "data": data, "device": device}
         launch = retraining(**day, **parameters, state=state, request=decision.output)
         steps = {"events": events, "scores": scores, "drift": shift, "request": decision, "launch": launch}
@@ -51,8 +49,6 @@ def define(site: Site) -> Any:
         report = reporting(
             **day, **outputs, device=device, data=data, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER
         )
-        apply_placement(site, Role.LIGHT, events, scores, shift, decision, report)
-        apply_placement(site, Role.LAUNCHER, launch)
         always_run(events, scores, shift, decision, launch, report)
 
     return monitoring_pipeline

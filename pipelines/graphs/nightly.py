@@ -5,12 +5,11 @@ from typing import Any
 from kfp import dsl
 
 from components.launching.component import launching
-from pipelines.environments import Role, Site
-from pipelines.placement import always_run, apply_placement
+from pipelines.graphs import always_run
 
 
-def define(site: Site) -> Any:
-    """Return the pipeline, its step placed as the site says."""
+def define() -> Any:
+    """Return the pipeline."""
 
     @dsl.pipeline(name="nightly", description=__doc__)
     def nightly(pipeline: str, config: dict[str, Any], data: str, device: str, state: dict[str, Any]) -> None:
@@ -24,7 +23,6 @@ def define(site: Site) -> Any:
             state: where things are kept, and where the run is started (its `kubeflow`), see `State`.
         """
         launch = launching(pipeline=pipeline, config=config, data=data, device=device, state=state)
-        apply_placement(site, Role.LAUNCHER, launch)
         always_run(launch)
 
     return nightly

@@ -8,12 +8,11 @@ from components.features.component import features
 from components.ingestion.component import ingestion
 from components.release.component import release
 from components.reporting.component import reporting
-from pipelines.environments import Role, Site
-from pipelines.placement import always_run, apply_placement
+from pipelines.graphs import always_run
 
 
-def define(site: Site) -> Any:
-    """Return the pipeline, each step placed as the site says."""
+def define() -> Any:
+    """Return the pipeline."""
 
     @dsl.pipeline(name="release", description=__doc__)
     def release_pipeline(
@@ -36,13 +35,10 @@ def define(site: Site) -> Any:
         events = ingestion(**day, data=data, state=state)
         table = features(**day, device=device, state=state, events=events.output)
         step = release(**day, state=state, features=table.output, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
-        apply_placement(site, Role.GPU, table)
         outputs = {"events": events.output, "features": table.output, "release": step.output}
         report = reporting(
             **day, **outputs, device=device, data=data, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER
         )
-        apply_placement(site, Role.LIGHT, events, report)
-        apply_placement(site, Role.RELEASE, step)
         always_run(events, step, report)
 
     return release_pipeline

@@ -8,12 +8,11 @@ from components.features.component import features
 from components.ingestion.component import ingestion
 from components.reporting.component import reporting
 from components.scoring.component import scoring_of_champion
-from pipelines.environments import Role, Site
-from pipelines.placement import always_run, apply_placement
+from pipelines.graphs import always_run
 
 
-def define(site: Site) -> Any:
-    """Return the pipeline, each step placed as the site says."""
+def define() -> Any:
+    """Return the pipeline."""
 
     @dsl.pipeline(name="scoring", description=__doc__)
     def scoring_pipeline(config: dict[str, Any], date: str, data: str, device: str, state: dict[str, Any]) -> None:
@@ -30,12 +29,10 @@ def define(site: Site) -> Any:
         events = ingestion(**day, data=data, state=state)
         table = features(**day, device=device, state=state, events=events.output)
         scores = scoring_of_champion(**day, state=state, features=table.output)
-        apply_placement(site, Role.GPU, table)
         outputs = {"events": events.output, "features": table.output, "scores": scores.output}
         report = reporting(
             **day, **outputs, device=device, data=data, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER
         )
-        apply_placement(site, Role.LIGHT, events, scores, report)
         always_run(events, scores, report)
 
     return scoring_pipeline

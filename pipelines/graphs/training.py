@@ -14,12 +14,11 @@ from components.profiling.component import profiling
 from components.reporting.component import reporting
 from components.scoring.component import scoring
 from components.training.component import training
-from pipelines.environments import Role, Site
-from pipelines.placement import always_run, apply_placement
+from pipelines.graphs import always_run
 
 
-def define(site: Site) -> Any:
-    """Return the pipeline, each step placed as the site says."""
+def define() -> Any:
+    """Return the pipeline."""
 
     @dsl.pipeline(name="training", description=__doc__)
     def training_pipeline(config: dict[str, Any], date: str, data: str, device: str, state: dict[str, Any]) -> None:
@@ -51,9 +50,6 @@ def define(site: Site) -> Any:
         report = reporting(
             **day, **outputs, device=device, data=data, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER
         )
-        apply_placement(site, Role.GPU, table, profile)
-        apply_placement(site, Role.TRAINING, trained)
-        apply_placement(site, Role.LIGHT, events, optimized, verdict, scores, shift, release, report)
         always_run(events, scores, shift, release, report)
 
     return training_pipeline

@@ -572,5 +572,5 @@ def test_the_command_line_hands_on_to_a_checkouts_infra_and_says_where_there_is_
         for folder in (ROOT, tmp_path)
     )
 
-    assert here.stdout == (ROOT / "docs/schemas/answers.json").read_text()
+    assert json.loads(here.stdout)["title"] == "EnvironmentAnswers"
     assert elsewhere.returncode == 2 and "has no infra/cloud; run nightshift cloud in a checkout" in elsewhere.stderr

@@ -25,7 +25,7 @@ from nightshift_testkit.metrics import (
     rules,
 )
 from nightshift_testkit.prometheus import program
-from pipelines.arguments import COMPILED
+from pipelines import arguments
 from pipelines.cli.__main__ import parse_command_line
 from pipelines.environments import KUBEFLOW_INSIDE, SITES, Role
 from tests.infra import checks
@@ -156,7 +156,7 @@ def test_what_alerts_ask_for_is_scraped_where_it_is_exposed() -> None:
 def test_queries_name_pipelines_that_are_compiled() -> None:
     pipelines = {name for query in [*ALERTS, *panels()] for name in re.findall(r'pipeline="([^"]*)"', query.expression)}
 
-    assert pipelines == {"monitoring", "training"} <= {path.stem for path in (COMPILED / "aws").glob("*.yaml")}
+    assert pipelines == {"monitoring", "training"} <= {*arguments.list_shipped()}
 
 
 def test_a_dashboard_shows_the_use_cases_or_gateways_that_are_chosen_alone() -> None:

@@ -17,7 +17,7 @@ def test_every_step_of_a_shipped_pipeline_and_of_its_environment_has_the_image_t
     environment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PUSHED_IMAGES, f"{BASE} {RAPIDS}")
-    for pipeline in arguments.list_shipped(environment):
+    for pipeline in arguments.list_shipped():
         compiled = arguments.load_compiled(pipeline, environment)
         assert {task.image for task in compiled.tasks} <= {BASE, RAPIDS}
         assert b"registry.example.com" not in compiled.yaml

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from google.protobuf import json_format
 from kfp import components
 from kfp.kubernetes.kubernetes_executor_config_pb2 import KubernetesExecutorConfig
@@ -33,14 +32,12 @@ ON_CLUSTERS = list(itertools.product(PIPELINES, CLUSTERS))
 
 def spec(name: str, environment: str) -> PipelineSpec:
     """The first document as KFP's own message, which refuses unknown fields."""
-    text = (arguments.COMPILED / environment / f"{name}.yaml").read_text()
-    return json_format.ParseDict(next(yaml.safe_load_all(text)), PipelineSpec())
+    return json_format.ParseDict(arguments.load_compiled(name, environment).documents[0], PipelineSpec())
 
 
 def kubernetes(name: str, environment: str) -> dict[str, KubernetesExecutorConfig]:
     """The second document as KFP's own messages: step -> what its pod gets."""
-    text = (arguments.COMPILED / environment / f"{name}.yaml").read_text()
-    platform = json_format.ParseDict(list(yaml.safe_load_all(text))[1], PlatformSpec())
+    platform = json_format.ParseDict(arguments.load_compiled(name, environment).documents[1], PlatformSpec())
     executors = json_format.MessageToDict(platform)["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     return {
         label.removeprefix("exec-"): json_format.ParseDict(config, KubernetesExecutorConfig())
@@ -60,9 +57,9 @@ def placement(task: str, environment: str) -> Placement:
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
 def test_kfp_loads_the_compiled_pipeline(name: str, environment: str) -> None:
-    path = arguments.COMPILED / environment / f"{name}.yaml"
+    text = arguments.load_compiled(name, environment).yaml.decode()
 
-    assert components.load_component_from_file(str(path)).pipeline_spec == spec(name, environment)
+    assert components.load_component_from_text(text).pipeline_spec == spec(name, environment)
 
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)

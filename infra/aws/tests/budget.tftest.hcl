@@ -20,19 +20,3 @@ run "everybody_is_told_at_half_and_when_it_is_spent_or_will_be" {
     error_message = "three notifications"
   }
 }
-
-run "what_no_variable_may_be" {
-  command = plan
-
-  module {
-    source = "./modules/budget"
-  }
-
-  variables {
-    monthly_usd = 0
-    anomaly_usd = 0
-    emails      = []
-  }
-
-  expect_failures = [var.monthly_usd, var.anomaly_usd, var.emails]
-}

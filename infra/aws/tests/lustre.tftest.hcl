@@ -31,37 +31,6 @@ run "lustre_is_linked_by_an_association_and_compressed" {
   }
 }
 
-run "what_no_variable_may_be" {
-  command = plan
-
-  module {
-    source = "./modules/lustre"
-  }
-
-  variables {
-    capacity_gib = 3600
-    throughput   = 200
-  }
-
-  expect_failures = [var.capacity_gib, var.throughput]
-}
-
-run "efa_wants_larger_steps" {
-  command = plan
-
-  module {
-    source = "./modules/lustre"
-  }
-
-  variables {
-    efa          = true
-    capacity_gib = 4800
-    throughput   = 500
-  }
-
-  expect_failures = [aws_fsx_lustre_file_system.this]
-}
-
 run "efa_with_a_whole_step" {
   command = plan
 

@@ -79,17 +79,3 @@ run "public_nodes_leave_without_a_nat_gateway" {
     error_message = "which wants public addresses"
   }
 }
-
-run "a_zone_named_twice" {
-  command = plan
-
-  module {
-    source = "./modules/network"
-  }
-
-  variables {
-    zones = ["us-east-1a", "us-east-1a"]
-  }
-
-  expect_failures = [var.zones]
-}

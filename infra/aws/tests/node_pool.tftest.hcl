@@ -155,26 +155,6 @@ run "general_nodes_have_no_taint_and_no_nvidia_image" {
   }
 }
 
-run "what_no_variable_may_be" {
-  command = plan
-
-  module {
-    source = "./modules/node_pool"
-  }
-
-  variables {
-    name           = "spot pool"
-    kind           = "tpu"
-    instance_types = ["L4"]
-    capacity       = "flex_start"
-    reservation_id = "mine"
-    disk_gib       = 20
-    fabric         = "infiniband"
-  }
-
-  expect_failures = [var.name, var.kind, var.instance_types, var.capacity, var.reservation_id, var.disk_gib, var.fabric]
-}
-
 run "a_shared_pool_is_chosen_by_no_step_and_offers_four_shares_of_each_gpu" {
   command = plan
 

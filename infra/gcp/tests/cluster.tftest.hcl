@@ -65,17 +65,3 @@ run "whoever_is_in_a_group_gets_in" {
     error_message = "and may find the cluster"
   }
 }
-
-run "a_cluster_name_leaves_room_for_its_nodes_account" {
-  command = plan
-
-  module {
-    source = "./modules/cluster"
-  }
-
-  variables {
-    name = "nightshift-with-a-long-name"
-  }
-
-  expect_failures = [var.name]
-}

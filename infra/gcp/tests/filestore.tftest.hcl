@@ -26,18 +26,3 @@ run "it_is_mounted_by_its_zone_name_and_share" {
     error_message = "what the driver asks for"
   }
 }
-
-run "a_size_that_the_tier_does_not_have_is_refused" {
-  command = plan
-
-  module {
-    source = "./modules/filestore"
-  }
-
-  variables {
-    capacity_gib = 100
-    name         = "Files"
-  }
-
-  expect_failures = [var.capacity_gib, var.name]
-}

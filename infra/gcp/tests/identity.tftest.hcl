@@ -30,33 +30,3 @@ run "a_workload_gets_what_it_asks_for_and_no_more" {
     error_message = "steps read the buckets of others"
   }
 }
-
-run "a_workload_reads_buckets_there_are" {
-  command = plan
-
-  module {
-    source = "./modules/identity"
-  }
-
-  variables {
-    workloads = { steps = { namespace = "kubeflow", account = "nightshift", reads = ["cellar"] } }
-  }
-
-  expect_failures = [var.workloads]
-}
-
-run "each_input_is_refused_by_name" {
-  command = plan
-
-  module {
-    source = "./modules/identity"
-  }
-
-  variables {
-    name = "nightshift-of-a-large-team"
-  }
-
-  expect_failures = [
-    var.name,
-  ]
-}

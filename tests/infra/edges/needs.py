@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from components.release.targets.kserve_raw import PORT
 from infra.terraform import INFRA
+from pipelines import arguments
 from pipelines.environments import KUBEFLOW_INSIDE, SERVICE_ACCOUNT, Role, Site
 from tests.infra.edges.model import Cluster, Json, Pod, Service
 from tests.infra.edges.policy import ELSEWHERE, Rule, matches, rules, through
 
-COMPILED = INFRA.parent / "pipelines" / "compiled"
 # as `pipelines/engines/airflow/operators/kubernetes.py` and Kubeflow label them
 STEP = {"pipelines.kubeflow.org/v2_component": "true"}
 DNS = Pod("kube-dns", "kube-system", {"k8s-app": "kube-dns"}, ports={"dns": 53, "metrics": 9153})
@@ -53,7 +53,7 @@ class Need:
 
 def started(site: Site) -> list[Pod]:
     """Return the pods that no manifest names: of steps, of Airflow's tasks, of served models, of the operators."""
-    text = "".join(path.read_text() for path in sorted((COMPILED / site.name).glob("*.yaml")))
+    text = "".join(str(arguments.load_compiled(name, site.name).documents) for name in arguments.list_shipped())
     light = dict(site.placements[Role.LAUNCHER].labels)
     says = f"{text} {KUBEFLOW_INSIDE} {LAUNCHER} {MODEL_URL}"
     return [

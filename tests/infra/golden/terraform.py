@@ -104,7 +104,7 @@ def _lay_out(copy: Copy, name: str, root: Path) -> None:
     arguments = copy.values.read_text()
     main = root / "main.tf"
     before = main.read_text() if main.exists() else ""
-    providers = _take_providers(folder)
+    providers = take_providers(folder)
     if not before:
         before = (folder / "versions.tf").read_text() + "".join(
             f'provider "{provider}" {{}}\n' for provider in providers
@@ -115,7 +115,8 @@ def _lay_out(copy: Copy, name: str, root: Path) -> None:
     )
 
 
-def _take_providers(folder: Path) -> list[str]:
+def take_providers(folder: Path) -> list[str]:
+    """Remove the providers' blocks of a copy, which a module may not have; return their names."""
     providers = []
     path = folder / "versions.tf"
     text = path.read_text()

@@ -9,12 +9,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from nightshift.contracts.__main__ import ARTIFACTS, schema
 from nightshift.runtime.errors import UserError
 from nightshift_testkit.cluster.cluster import CONFIG
 from nightshift_testkit.servers import free_port, serving
 from tests.pipelines.samples import called
-
-SCHEMA = Path(__file__).parents[3] / "docs" / "schemas" / "health_report.json"
 
 
 class Kubeflow(BaseHTTPRequestHandler):
@@ -83,7 +82,7 @@ def test_a_cluster_that_is_down_is_exit_code_one_in_a_document_of_the_schema(
     assert called("doctor", "--environment", "gcp", "--in-pod", "--json") == 1
 
     document = json.loads(capsys.readouterr().out)
-    jsonschema.validate(document, json.loads(SCHEMA.read_text()))
+    jsonschema.validate(document, json.loads(schema(ARTIFACTS["health_report"])))
     assert document["checks"][0]["status"] == "unavailable"
 
 

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from nightshift.contracts.__main__ import list_artifacts
+from nightshift.contracts.__main__ import schema as schema_of
 from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.verdict import Decision
 from nightshift.models.neural.configured import ConfiguredNetwork
@@ -22,7 +23,6 @@ from pipelines.cli.__main__ import parse_command_line
 from tests.pipelines.cli.test_commands import NAMES
 from tests.pipelines.samples import called, command, compiled_file, one_step_a_day
 
-SCHEMAS = Path(__file__).parents[3] / "docs" / "schemas"
 # commands without --json -> the reason
 NO_TABLE = {
     "cloud": "writes a file",
@@ -49,9 +49,9 @@ NETWORK = ConfiguredNetwork("mlp", {"inputs": 3}, {"batch_size": 8})
 
 
 def check(printed: str, schema: str) -> Any:
-    """Return the only document on stdout, which is of a committed schema."""
+    """Return the only document on stdout, which is of a known schema."""
     document = json.loads(printed)
-    jsonschema.validate(document, json.loads((SCHEMAS / f"{schema}.json").read_text()))
+    jsonschema.validate(document, json.loads(schema_of(list_artifacts()[schema])))
     return document
 
 

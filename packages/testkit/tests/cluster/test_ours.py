@@ -14,11 +14,11 @@ from nightshift_testkit.cluster.kinds import JOB, Json
 from nightshift_testkit.cluster.samples import SAFE, named, pod, until
 from nightshift_testkit.kubeflow import Kubeflow
 from nightshift_testkit.processes import engine, wait_until
-from pipelines import environments, ir
+from pipelines import arguments, environments
 from pipelines.commands import Commands
 
 ROOT = Path(__file__).parents[4]
-NIGHTLY = ir.load(ROOT / "pipelines/compiled/aws/nightly.yaml")
+NIGHTLY = arguments.load_compiled("nightly", "aws")
 LUSTRE = {
     "volumes": [{"name": "lustre", "persistentVolumeClaim": {"claimName": "nightshift-lustre"}}],
     "securityContext": {"runAsUser": 10001, "runAsGroup": 10001},

@@ -40,7 +40,7 @@ def server_of(kubeflow: Kubeflow) -> KubeflowApi:
 
 
 def spec_of(name: str) -> Any:
-    spec, platform = yaml.safe_load_all((arguments.COMPILED / "aws" / f"{name}.yaml").read_text())
+    spec, platform = arguments.load_compiled(name, "aws").documents
     return {"pipeline_spec": spec, "platform_spec": platform}
 
 
@@ -86,15 +86,17 @@ def test_a_run_has_the_account_that_a_step_of_it_needs_and_there_is_one(kubeflow
 
 
 @pytest.mark.filterwarnings("ignore:This client only works with:FutureWarning")
-def test_kubeflows_own_client_sends_the_same(kubeflow: Kubeflow) -> None:
+def test_kubeflows_own_client_sends_the_same(kubeflow: Kubeflow, tmp_path: Path) -> None:
     from kfp import client
 
+    package = tmp_path / "training.yaml"
+    package.write_bytes(arguments.load_compiled("training", "aws").yaml)
     nightshift(kubeflow, "submit", "--date", DATE, "--service-account", "runner", *AWS)
     (ours,) = kubeflow.bodies("/runs")
     theirs = client.Client(host=kubeflow.url, namespace="").run_pipeline(
         experiment_id=ours["experiment_id"],
         job_name=ours["display_name"],
-        pipeline_package_path=str(arguments.COMPILED / "aws" / "training.yaml"),
+        pipeline_package_path=str(package),
         params=ours["runtime_config"]["parameters"],
         service_account="runner",
     )
@@ -223,7 +225,7 @@ def test_every_pipeline_of_the_configs_schedule_starts_by_the_clock(kubeflow: Ku
         "state": STATE,
     }
     assert [request.body for request in kubeflow.requests if request.path == "/pipelines/upload"] == [
-        (arguments.COMPILED / "aws" / f"{name}.yaml").read_text()
+        arguments.load_compiled(name, "aws").yaml.decode()
         for name in ("ingestion", "training", "monitoring", "release")
     ]
     assert "fraud-release: not scheduled, since release.gradual is false" in done.stdout
