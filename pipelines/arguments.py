@@ -12,7 +12,7 @@ from nightshift.runtime.errors import UserError, nearest
 from pipelines import documents, ir
 from pipelines.environments import LOCAL, SITES
 from pipelines.images import find_pushed_images
-from pipelines.placement import place
+from pipelines.placement import place_steps
 
 COMPILED = Path(__file__).parent / "compiled"
 DEFAULT = "training"
@@ -88,7 +88,7 @@ def load_compiled(name_or_file: str, environment: str = LOCAL.name) -> ir.Pipeli
             f"{', '.join(known)}{nearest(name_or_file, known)}"
         )
     own, common = (COMPILED / folder / f"{name_or_file}.yaml" for folder in (environment, LOCAL.name))
-    parsed = documents.read(own) if own.exists() else place(documents.read(common)[0], SITES[environment])
+    parsed = documents.read(own) if own.exists() else place_steps(documents.read(common)[0], SITES[environment])
     images = find_pushed_images()
     for executor in parsed[0]["deploymentSpec"]["executors"].values():
         container = executor["container"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from nightshift.runtime.errors import UserError
 from pipelines import documents
 from pipelines.environments import Site
-from pipelines.placement import place
+from pipelines.placement import place_steps
 
 GRAPHS = Path(__file__).parent / "graphs"
 # the compiled file has the same name
@@ -34,5 +34,5 @@ def compile_pipelines(site: Site, folder: Path) -> Iterator[Path]:
             graph = importlib.import_module(f"pipelines.graphs.{name}")
             compiler.Compiler().compile(graph.define(), str(compiled))
             path = site_folder / f"{name}.yaml"
-            path.write_bytes(documents.dump(place(documents.read(compiled)[0], site)))
+            path.write_bytes(documents.dump(place_steps(documents.read(compiled)[0], site)))
             yield path

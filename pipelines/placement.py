@@ -15,7 +15,7 @@ from pipelines.quantities import parse_quantity
 Json = dict[str, Any]
 
 
-def place(spec: Json, site: Site) -> list[Json]:
+def place_steps(spec: Json, site: Site) -> list[Json]:
     """Return a pipeline's documents for a site: its spec, and what Kubernetes gives its steps if that is anything.
 
     Args:

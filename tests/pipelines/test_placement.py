@@ -11,7 +11,7 @@ from nightshift.cluster import ACCOUNT
 from nightshift.runtime.telemetry import PIPELINE
 from pipelines import documents
 from pipelines.environments import GPU, GRACE, LOCAL, ROLES, SHARED_MEMORY, SITES, Placement, Role
-from pipelines.placement import place
+from pipelines.placement import place_steps
 from tests.pipelines.samples import compiled_file
 
 COMPONENTS = {Role.LIGHT: "drift"} | {role: component for component, role in ROLES.items()}
@@ -79,6 +79,6 @@ def test_a_step_is_placed_as_kfp_would_have_compiled_it(environment: str, role: 
         return documents.read(compiled_file(pipeline(COMPONENTS[role], *finish), tmp_path))
 
     theirs = compiled(*(lambda task, give=give: give(task, wanted) for give in (container, nodes, pod)))
-    assert place(compiled()[0], SITES[environment]) == theirs
+    assert place_steps(compiled()[0], SITES[environment]) == theirs
     # what was placed elsewhere before is replaced
-    assert place(theirs[0], SITES[environment]) == theirs
+    assert place_steps(theirs[0], SITES[environment]) == theirs

@@ -149,7 +149,7 @@ class Environment:
         store = self.cluster.api.store
         store.remove(api_kind, store.get(api_kind, name, namespace if api_kind.namespaced else ""))
 
-    def place(self, role: Role, **changes: Any) -> None:
+    def place_steps(self, role: Role, **changes: Any) -> None:
         """Change what a role gets."""
         placements = {**self.site.placements, role: replace(self.site.placements[role], **changes)}
         self.site = replace(self.site, placements=placements)

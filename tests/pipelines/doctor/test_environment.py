@@ -274,7 +274,7 @@ FAULTS: dict[str, tuple[Sow, str, CheckStatus, str, str]] = {
         f"image {AWS.placements[Role.LIGHT].image}", FAILED, "does not exist", "NIGHTSHIFT_IMAGES",
     ),
     "the runtime of TrainJobs has an older image": (
-        lambda env: env.place(Role.GPU, image=f"{REGISTRY}/rapids:9.9.9"),
+        lambda env: env.place_steps(Role.GPU, image=f"{REGISTRY}/rapids:9.9.9"),
         "TrainingRuntime nightshift", FAILED, "rapids:0.", "make cloud-install",
     ),
     "the pipeline root is Kubeflow's own store": (
