@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.profiling import core, instruments
+from components.profiling import core, instruments, traces
 from components.profiling.core import PhaseTimer
 from nightshift.config.tabular import CandidateKind
 from nightshift.contracts import tables
@@ -116,4 +116,4 @@ def test_the_diagnosis_says_when_nothing_of_a_fit_ran_on_the_gpu():
 def test_what_the_trace_shows_of_a_gpu_is_found(tmp_path):
     events = Events().kernel("sgemm", 0, 100, launched=(-9, 5)).kernel("sgemm", 300, 100, launched=(290, 5))
     trace = Path(save(tmp_path / "trace.json.gz", events)).read_bytes()
-    assert core.findings(trace)[0].title == "Gaps between kernels (launch-bound)"
+    assert traces.diagnose(trace)[0].title == "Gaps between kernels (launch-bound)"
