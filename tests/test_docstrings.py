@@ -41,7 +41,7 @@ def names(documented: Documented) -> Iterator[str]:
             yield node.arg
 
 
-@pytest.mark.parametrize("folder", ["components", "nightshift", "pipelines", "benchmarks"])
+@pytest.mark.parametrize("folder", ["components", "nightshift", "pipelines", "benchmarks", "packages"])
 def test_a_docstring_names_parameters_and_attributes_that_exist(folder: str) -> None:
     unknown = {
         f"{file.relative_to(ROOT)}:{node.lineno} {node.name}": sorted(missing)
@@ -85,7 +85,7 @@ def is_python(text: str) -> bool:
 
 
 def test_an_example_in_a_docstring_runs_as_it_stands(tmp_path: Path) -> None:
-    folders = ("components", "nightshift", "pipelines", "benchmarks")
+    folders = ("components", "nightshift", "pipelines", "benchmarks", "packages")
     files = (file for folder in folders for file in sorted((ROOT / folder).rglob("*.py")))
     texts = {str(file.relative_to(ROOT)): list(examples(file)) for file in files}
     documented = {name: codes for name, codes in texts.items() if codes}

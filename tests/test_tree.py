@@ -4,7 +4,15 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("components", "nightshift", "pipelines", "dags", "infra")
+ROOMS = (
+    "components",
+    "nightshift",
+    "pipelines",
+    "dags",
+    "infra",
+    "packages/llm/nightshift_llm",
+    "packages/perf/nightshift_perf",
+)
 
 
 def test_every_module_says_in_one_line_what_it_is_for() -> None:

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("components", "nightshift", "pipelines", "dags", "infra", "benchmarks")
+ROOMS = (
+    *("components", "nightshift", "pipelines", "dags", "infra", "benchmarks"),
+    *("packages/llm/nightshift_llm", "packages/perf/nightshift_perf"),
+)
 FILLERS = {"found", "place", "places", "made", "given", "asked", "told", "said", "of", "each", "taken"}
 # verbs that merely look like participles
 VERBS = {"embed", "feed", "read", "seed", "shed", "speed", "split"}
@@ -18,7 +21,7 @@ BRITISH = re.compile(
 )  # fmt: skip
 SOURCES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
 TREES = {path.relative_to(ROOT): ast.parse(path.read_text()) for path in SOURCES}
-TEXTS = [*SOURCES, *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+TEXTS = [*SOURCES, *(ROOT / "docs").rglob("*.md"), *(ROOT / "packages").rglob("*.md"), *ROOT.glob("*.md")]
 
 
 def nodes(*kinds: type[ast.AST]) -> Iterator[tuple[Path, ast.AST]]:
