@@ -9,7 +9,7 @@ import yaml
 
 from pipelines import configs
 
-SHIPPED = [configs.FOLDER / f"{name}.yaml" for name in configs.names()]
+SHIPPED = [configs.find_file(name) for name in configs.names()]
 
 
 def schema_of(path: Path) -> dict[str, object]:
