@@ -12,7 +12,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
-from nightshift.contracts.__main__ import artifacts
+from nightshift.contracts.__main__ import list_artifacts
 from nightshift.contracts.__main__ import schema as schema_of
 from pipelines.cli.mcp import build_server
 from pipelines.environments import local
@@ -98,7 +98,7 @@ def test_a_server_that_may_not_write_answers_every_tool(workspace: Path) -> None
 def test_the_schemas_of_answers_are_the_published_ones(tmp_path: Path) -> None:
     tools = ask(build_server(Workspace(local(tmp_path))), lambda client: client.list_tools()).tools
 
-    published = {name: json.loads(schema_of(artifacts()[schema])) for name, schema in TOOLS.items()}
+    published = {name: json.loads(schema_of(list_artifacts()[schema])) for name, schema in TOOLS.items()}
     assert {tool.name: published[tool.name] | tool.output_schema for tool in tools} == published
     assert all(tool.annotations.read_only_hint for tool in tools)
 
