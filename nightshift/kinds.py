@@ -87,8 +87,8 @@ BUILT_IN = MappingProxyType({kind.name: kind for kind in _KINDS})
 @cache
 def load_kinds() -> Mapping[str, TaskKind]:
     """Return name -> kind; no package takes the place of one that is built in."""
-    installed = {name: point.load() for name, point in entry_points.find(entry_points.TASKS).items()}
-    return MappingProxyType(installed | BUILT_IN)
+    points = entry_points.find(entry_points.TASKS)
+    return MappingProxyType(BUILT_IN | {name: point.load() for name, point in points.items() if name not in BUILT_IN})
 
 
 def find(name: str) -> TaskKind:

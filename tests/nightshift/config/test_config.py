@@ -10,8 +10,9 @@ import yaml
 
 from nightshift.config import parse
 from nightshift.runtime.errors import UserError
+from pipelines import configs
 
-SHIPPED = sorted((Path(__file__).parents[3] / "pipelines" / "configs").glob("*.yaml"))
+SHIPPED = sorted(configs.find_file(name) for name in configs.names())
 VALID: dict[str, Any] = {
     "name": "fraud",
     "source": {"files": "{date}.parquet"},
