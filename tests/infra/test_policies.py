@@ -237,7 +237,7 @@ def test_an_environment_that_is_not_there_ends_with_2_and_says_what_to_name(caps
 
 
 def test_series_that_queries_may_choose_are_those_of_the_pages() -> None:
-    pages = [INFRA.parent / "docs" / name for name in ("reference/metrics.md", "gateway.md")]
+    pages = [INFRA.parent / "docs/reference/metrics.md", INFRA.parent / "packages/llm/docs/gateway.md"]
     rows = [row for page in pages for row in re.findall(r"^\| `(nightshift_\w+)` \|(.*)$", page.read_text(), re.M)]
 
     for metric, columns in rows:

@@ -6,9 +6,10 @@ import json
 import pytest
 import torch
 
-from components.profiling import component
 from components.profiling.__main__ import body
-from components.training import __main__ as training
+from components.profiling.component import profiling
+from components.training import __main__ as training_step
+from components.training.component import training
 from nightshift.contracts import package
 from nightshift.contracts.profile import Profile
 from nightshift.runtime.context import StepContext
@@ -26,7 +27,7 @@ def trained(tmp_path_factory):
     roots = {name: str(folder / name) for name in ("lake", "registry", "runs", "audit", "checkpoints")}
     state = json.dumps(roots | {"target": "local"})
     flags = samples.flags(device="cpu", features=features, model=model, state=state)
-    training.body(StepContext(component.training.parser().parse_args(flags)))
+    training_step.body(StepContext(training.parser().parse_args(flags)))
     return {"features": features, "model": model}
 
 
@@ -48,7 +49,7 @@ def test_the_selected_model_is_profiled_and_nothing_but_progress_is_printed(trai
 
 
 def test_its_metrics_are_the_rates(trained, tmp_path):
-    metrics = body(StepContext(component.profiling.parser().parse_args(flags(trained, tmp_path))))
+    metrics = body(StepContext(profiling.parser().parse_args(flags(trained, tmp_path))))
     profile = Profile.read(str(tmp_path / "profile/profile.json"))
     assert metrics["rows_per_second"] == profile.rows_per_second
     rates = [metrics["single_rows_per_second"], metrics["scored_rows_per_second"]]
@@ -58,5 +59,5 @@ def test_its_metrics_are_the_rates(trained, tmp_path):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_cuda_without_a_gpu_is_refused_and_leaves_nothing(trained, tmp_path):
     with pytest.raises(UserError, match="--device cuda"):
-        body(StepContext(component.profiling.parser().parse_args(flags(trained, tmp_path, device="cuda"))))
+        body(StepContext(profiling.parser().parse_args(flags(trained, tmp_path, device="cuda"))))
     assert not (tmp_path / "profile").exists()
