@@ -82,7 +82,7 @@ endif
 
 # the folders left out are about real processes, containers, clusters and Terraform
 check: lint ## Run what takes minutes: style, types, dependency rules, and the tests that start no process
-	$(BIN)/pytest -q -n 2 -m "not slow" $(addprefix --ignore=tests/,cluster containers dags e2e infra)
+	$(BIN)/pytest -q -n 2 -m "not slow" $(addprefix --ignore=tests/,cluster containers dags e2e infra) --ignore=packages/testkit
 
 test-project:
 	$(BIN)/pytest -n 2 --dist loadgroup --durations 20 --ignore=tests/dags --cov --cov-report=
