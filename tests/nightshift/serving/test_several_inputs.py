@@ -265,7 +265,7 @@ class Rows:
     """Labels are what the graph itself decides."""
 
     metric: ClassVar = "accuracy"
-    many: ClassVar = 64
+    batch_size: ClassVar = 64
     inputs: Tensors
     limit: float = 0.01
     is_decidable: bool = True
