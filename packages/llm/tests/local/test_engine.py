@@ -107,8 +107,9 @@ def test_an_engine_that_was_stopped_has_its_address_again(registry: Path, llama:
 def test_an_engine_whose_start_was_killed_can_be_stopped(registry: Path, llama: Path) -> None:
     version, log = write_version(registry, 1, llama.read_bytes()), registry / "endpoint" / NAME / "engine.log"
     code = f"engine.follow({str(registry)!r}, registry.Version(**{asdict(version)!r}), endpoint.PATIENCE)"
-    imports = "from nightshift import registry; from nightshift.local import endpoint; from nightshift_llm.local import engine"
-    starting = subprocess.Popen([sys.executable, "-c", f"{imports}; {code}"])
+    imports = "from nightshift import registry\nfrom nightshift.local import endpoint"
+    imports += "\nfrom nightshift_llm.local import engine"
+    starting = subprocess.Popen([sys.executable, "-c", f"{imports}\n{code}"])
     wait_until(lambda: log.exists() and log.read_text(), "the engine loads the file")
     starting.kill()
     starting.wait()
