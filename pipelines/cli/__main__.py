@@ -123,15 +123,14 @@ def parse_command_line(argv: Sequence[str]) -> argparse.Namespace:
     modules = {command: module for module, texts in COMMANDS.items() for command in texts}
     parser = GroupedParser(prog="nightshift", description="Run, release and monitor a daily machine-learning pipeline.")
     commands = parser.add_subparsers(required=True, metavar="command", parser_class=argparse.ArgumentParser)
-    if words and words[0] in modules:
-        importlib.import_module(f"pipelines.cli.{modules[words[0]]}").add(commands)
-        return parser.parse_args(argv)
-    for name, point in entry_points.find(entry_points.COMMANDS).items():
-        if words[:1] == [name]:
-            point.load().add(commands, words[1:])
-            return parser.parse_args(argv)
-    for name in (*modules, *entry_points.find(entry_points.COMMANDS)):
-        commands.add_parser(name)
+    command = words[0] if words else ""
+    if command in modules:
+        importlib.import_module(f"pipelines.cli.{modules[command]}").add(commands)
+    elif point := entry_points.find(entry_points.COMMANDS).get(command):
+        point.load().add(commands, words[1:])
+    else:
+        for name in (*modules, *entry_points.find(entry_points.COMMANDS)):
+            commands.add_parser(name)
     return parser.parse_args(argv)
 
 

@@ -134,6 +134,6 @@ def test_every_condition_refuses_what_it_is_there_for_and_nothing_else_does(clou
     conditions, seen = cases.conditions(terraform.INFRA / cloud), cases.refused(cloud)
 
     assert conditions
-    assert {place: address for place, address in conditions.items() if place not in seen} == {}
+    assert {location: address for location, address in conditions.items() if location not in seen} == {}
     expected = Counter(address for case in cases.read(cloud) for address in case.refused_by)
     assert Counter(conditions[place] for place in seen.elements()) == expected

@@ -76,11 +76,13 @@ def _build_managed(serving: Mapping[str, Any], name: str) -> ReleaseTarget:
         "vertex": _vertex,
         "cloudrun": _cloudrun,
     }
-    kinds = {kind: point.load() for kind, point in entry_points.find(entry_points.TARGETS).items()} | kinds
-    kind = serving.get("kind")
-    if kind not in kinds:
-        raise UserError(f"state.serving.kind is {kind!r}; allowed: {', '.join(kinds)}")
-    return kinds[kind]({key: value for key, value in serving.items() if key != "kind"}, name)
+    third_party = entry_points.find(entry_points.TARGETS)
+    kind = str(serving.get("kind"))
+    if kind not in {*kinds, *third_party}:
+        raise UserError(f"state.serving.kind is {serving.get('kind')!r}; allowed: {', '.join([*kinds, *third_party])}")
+    build = kinds[kind] if kind in kinds else third_party[kind].load()
+    target: ReleaseTarget = build({key: value for key, value in serving.items() if key != "kind"}, name)
+    return target
 
 
 def _sagemaker(serving: dict[str, Any], name: str) -> ReleaseTarget:

@@ -20,7 +20,7 @@ CONDITION = re.compile(r"^ +(validation|precondition) \{", re.MULTILINE)
 RULE = re.compile(r"checked by the validation rule at configuration/(.*?):(\d+)")
 SUMMARIES = {"Invalid value for variable", "Resource precondition failed"}
 COPY = "configuration"
-Place = tuple[str, int]  # a file of the configuration, and the line of a condition
+Location = tuple[str, int]  # a file of the configuration, and the line of a condition
 Address = tuple[str, str]  # a module ("root" is the root), and a variable or resource of it
 
 
@@ -53,7 +53,7 @@ def read(cloud: str) -> list[Case]:
     ]
 
 
-def conditions(root: Path) -> dict[Place, Address]:
+def conditions(root: Path) -> dict[Location, Address]:
     """Return whose condition stands where, of all variables and resources."""
     written = {}
     for path in root.rglob("*.tf"):
@@ -68,7 +68,7 @@ def conditions(root: Path) -> dict[Place, Address]:
     return written
 
 
-def refused(cloud: str) -> Counter[Place]:
+def refused(cloud: str) -> Counter[Location]:
     """Return how often each condition refuses one of the cloud's cases.
 
     `validate` sees what depends on one variable, and a plan of the other cases all else.
@@ -78,7 +78,7 @@ def refused(cloud: str) -> Counter[Place]:
     named = {re.sub(r'^module\."?|"$', "", error["snippet"]["context"]) for error in seen}
     left = [case for case in cases if case.name not in named]
     lines = _errors(cloud, left, "terraform plan -input=false -json || true")
-    return Counter(_place(error) for error in [*seen, *lines])
+    return Counter(_locate(error) for error in [*seen, *lines])
 
 
 def _errors(cloud: str, cases: list[Case], command: str) -> Iterator[dict[str, Any]]:
@@ -110,8 +110,8 @@ def _documents(printed: str) -> Iterator[dict[str, Any]]:
         text = text[end:].strip()
 
 
-def _place(error: dict[str, Any]) -> Place:
+def _locate(error: dict[str, Any]) -> Location:
     if rule := RULE.search(error["detail"]):
         return rule[1], int(rule[2])
-    place = error["range"]
-    return place["filename"].removeprefix(f"{COPY}/"), place["start"]["line"]
+    location = error["range"]
+    return location["filename"].removeprefix(f"{COPY}/"), location["start"]["line"]
