@@ -136,4 +136,4 @@ def test_every_condition_refuses_what_it_is_there_for_and_nothing_else_does(clou
     assert conditions
     assert {location: address for location, address in conditions.items() if location not in seen} == {}
     expected = Counter(address for case in cases.read(cloud) for address in case.refused_by)
-    assert Counter(conditions[place] for place in seen.elements()) == expected
+    assert Counter(conditions[location] for location in seen.elements()) == expected
