@@ -10,7 +10,7 @@ from nightshift_testkit.cluster.kinds import NAMESPACE
 from nightshift_testkit.cluster.runtimes import ProcessRuntime
 from nightshift_testkit.cluster.samples import needs_the_stand_in
 
-FILE = "packages/testkit/nightshift_testkit/cluster/test_pods.py"
+FILE = "packages/testkit/tests/cluster/test_pods.py"
 
 
 @needs_the_stand_in
