@@ -98,7 +98,7 @@ test-gpu: $(GPU_VENV)/.installed ## Compare what runs on this machine's GPU with
 # in a namespace of its own, with the image `base` of those in NIGHTSHIFT_IMAGES
 test-cluster: $(VENV)/.dev ## Run the cluster's tests on a real one: make test-cluster KUBECONFIG=file
 	@test -n "$(KUBECONFIG)" || { echo "KUBECONFIG is empty; name the file: make test-cluster KUBECONFIG=~/.kube/config"; exit 2; }
-	NIGHTSHIFT_TEST_KUBECONFIG="$(KUBECONFIG)" $(BIN)/pytest -n 0 -v packages/testkit/nightshift_testkit/cluster
+	NIGHTSHIFT_TEST_KUBECONFIG="$(KUBECONFIG)" $(BIN)/pytest -n 0 -v packages/testkit/tests/cluster
 
 lint: $(VENV)/.dev ## Check style, types and the dependency rules
 	$(BIN)/ruff check
