@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from components.deployment import component, section
 from nightshift import registry, storage, tasks
@@ -15,13 +15,11 @@ from nightshift.contracts.verdict import FILE, Verdict
 from nightshift.costs.spending import Account
 from nightshift.local import endpoint, examples
 from nightshift.registry import Version, release_record
+from nightshift.registry.promotion import Move, PromotionCase, VersionInfo
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.lineage import code_version
 from nightshift.runtime.progress import Patience
 from nightshift.runtime.step import log, run
-
-if TYPE_CHECKING:
-    from components.deployment.core import DeploymentDecision, VersionInfo
 
 
 @dataclass(frozen=True)
@@ -29,14 +27,16 @@ class DeploymentResult:
     """What became of a version, seen from one state of the release record.
 
     Attributes:
-        decision: what becomes of it.
+        outcome: see `DeploymentOutcome`.
+        reasons: why, one sentence each.
         live: the version that is the champion then.
         before: number of the champion before this run.
         served: the part of deployment.json about the endpoint.
         entry: the record's next state; None when it stays as it is.
     """
 
-    decision: "DeploymentDecision"
+    outcome: DeploymentOutcome
+    reasons: list[str]
     live: Version | None
     before: int | None
     served: dict[str, Any]
@@ -79,31 +79,36 @@ def _settle(
     from components.deployment import core
 
     state, run_id = context.state, context.args.run
-    before = _before(context, version, record, verdicts)
-    out = record is not None and version.version in record.rolled_back
-    challenger = core.VersionInfo(version.version, version.sha256, version.tags[release_record.TRAINED_UNTIL], out)
-    decision = core.decide(challenger, before, verdicts)
-    if state.target is DeploymentTarget.RECORD_ONLY:
-        decision = core.withhold_promotion(decision, before is not None)
-    gradual = decision.outcome is DeploymentOutcome.PROMOTED and record is not None and context.config.release.gradual
-    if gradual:
-        decision = core.in_steps(decision, challenger, _version_in_release(record))
-    log.info("%s: %s", decision.outcome, " ".join(decision.reasons))
-    promoted, number = decision.outcome is DeploymentOutcome.PROMOTED, record.live.version if record else None
+    case = _build_case(context, version, record, verdicts)
+    decision = core.decide(case)
+    outcome = core.outcome(decision, case.champion)
+    log.info("%s: %s", outcome, " ".join(decision.reasons))
+    promoted, number = decision.move is Move.PROMOTE, record.live.version if record else None
     kept = registry.find(state.registry, version.name, number) if number else None
     live = version if promoted else kept
     # before the record changes, so that a version that does not answer never becomes the champion
     served = _serve(context, live or version, patience, is_live=live is not None)
     changes = promoted and number != version.version
     entry = release_record.entry(Action.PROMOTED, version, run_id, decision.reasons) if changes else None
-    if gradual and record and record.challenger is None:
+    if decision.move is Move.START and record and record.challenger is None:
         entry = release_record.challenge(record, version, run_id, decision.reasons)
-    return DeploymentResult(decision, live, before.version if before else None, served, entry)
+    before = case.champion.version if case.champion else None
+    return DeploymentResult(outcome, decision.reasons, live, before, served, entry)
 
 
-def _version_in_release(record: Release | None) -> int | None:
-    """Return the version whose release is under way."""
-    return record.challenger.version if record and record.challenger else None
+def _build_case(
+    context: StepContext, version: Version, record: Release | None, verdicts: list[Verdict]
+) -> PromotionCase:
+    champion = _before(context, version, record, verdicts)
+    rolled_back = record is not None and version.version in record.rolled_back
+    return PromotionCase(
+        VersionInfo(version.version, version.sha256, version.tags[release_record.TRAINED_UNTIL], rolled_back),
+        champion,
+        verdicts,
+        is_on_hold=context.state.target is DeploymentTarget.RECORD_ONLY,
+        is_gradual=champion is not None and context.config.release.gradual,
+        in_release=record.challenger.version if record and record.challenger else None,
+    )
 
 
 def _register(context: StepContext, verdicts: list[Verdict]) -> Version:
@@ -131,16 +136,14 @@ def _read_spending(context: StepContext) -> dict[str, float]:
 
 def _before(
     context: StepContext, version: Version, record: Release | None, verdicts: list[Verdict]
-) -> "VersionInfo | None":
+) -> VersionInfo | None:
     """Return the champion before this run: an attempt of it that was killed may have promoted its version."""
-    from components.deployment.core import VersionInfo
-
     if record is None:
         return None
     # a gate that was run since has compared the version with itself
     compared = any(verdict.compared_with and verdict.compared_with.sha256 == version.sha256 for verdict in verdicts)
     if record.live.sha256 != version.sha256 or record.run != context.args.run or compared:
-        return VersionInfo(record.live.version, record.live.sha256, str(record.live.trained_until or ""))
+        return VersionInfo.from_record(record.live)
     ref = release_record.ReleaseRef.from_state(context.state, version.name)
     number = release_record.predecessor(ref, record)
     champion = registry.find(ref.registry, ref.name, number) if number else None
@@ -178,8 +181,8 @@ def _record(state: State, version: Version, settled: DeploymentResult, caveats: 
         model=version.name,
         version=version.version,
         sha256=version.sha256,
-        decision=settled.decision.outcome,
-        reasons=settled.decision.reasons,
+        decision=settled.outcome,
+        reasons=settled.reasons,
         caveats=caveats,
         champion_version=settled.live and settled.live.version,
         previous_champion_version=settled.before,

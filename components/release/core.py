@@ -15,10 +15,11 @@ from itertools import pairwise
 
 from nightshift.config.policy import Rollout
 from nightshift.contracts.release_record import Action, Entry, Release, ReleasedVersion, Stage
-from nightshift.contracts.verdict import Decision, Verdict
+from nightshift.contracts.verdict import Verdict
+from nightshift.registry import promotion
+from nightshift.registry.promotion import Move, PromotionCase, VersionInfo
 from nightshift.runtime.errors import UserError
 
-EVIDENCE = "evidence_for"
 DAY = timedelta(days=1)
 
 
@@ -65,18 +66,38 @@ def advance(record: Release, verdicts: Sequence[Verdict], rollout: Rollout, at: 
     Raises:
         UserError: when a verdict is about another model, or compares with another champion.
     """
-    if record.challenger is None:
+    challenger = record.challenger
+    if challenger is None:
         return None
     for verdict in verdicts:
         _check(verdict, record)
-    failed = [reason for verdict in verdicts if verdict.decision is Decision.FAIL for reason in verdict.reasons]
-    if failed:
-        return withdraw(record, at, failed)
-    if at.now - start_time(record) >= rollout.horizon_days * DAY:
-        return withdraw(record, at, [f"Nothing was decided within {rollout.horizon_days} days; the champion stays."])
-    if record.paused or at.now - stage_start(record) < rollout.stage_days * DAY:
-        return None
-    return _step(record, verdicts, rollout, at)
+    case = _build_case(record, verdicts, rollout, at)
+    decision = promotion.decide(case)
+    match decision.move:
+        case Move.WITHDRAW:
+            return withdraw(record, at, decision.reasons)
+        case Move.PROMOTE:
+            return _state(at, Action.PROMOTED, Stage.LIVE, [(challenger, 1)], decision.reasons)
+        case Move.ADVANCE:
+            parts = [(record.live, 1 - case.next_share), (challenger, case.next_share)]
+            return _state(at, Action.ADVANCED, Stage.CANARY, parts, decision.reasons)
+    return None
+
+
+def _build_case(record: Release, verdicts: Sequence[Verdict], rollout: Rollout, at: Moment) -> PromotionCase:
+    challenger, shares = require_challenger(record), [*rollout.shares, 1.0]
+    share = next(share for share in shares if share > challenger.traffic)
+    expired = at.now - start_time(record) >= rollout.horizon_days * DAY
+    return PromotionCase(
+        VersionInfo.from_record(challenger),
+        VersionInfo.from_record(record.live),
+        verdicts,
+        record.stage,
+        is_on_hold=record.paused or at.now - stage_start(record) < rollout.stage_days * DAY,
+        horizon_days=rollout.horizon_days if expired else None,
+        next_share=share,
+        evidence=(shares.index(share) + 1) / len(shares),
+    )
 
 
 def withdraw(record: Release, at: Moment, reasons: list[str]) -> Entry:
@@ -146,24 +167,6 @@ def exposure(record: Release, number: int, rollout: Rollout) -> float:
         if entry.challenger and entry.challenger.version == number
     )
     return days / rollout.horizon_days
-
-
-def _step(record: Release, verdicts: Sequence[Verdict], rollout: Rollout, at: Moment) -> Entry | None:
-    challenger, shares = require_challenger(record), [*rollout.shares, 1.0]
-    following = next(share for share in shares if share > challenger.traffic)
-    needed = (shares.index(following) + 1) / len(shares)
-    if not verdicts or not all(_allows(verdict, needed) for verdict in verdicts):
-        return None
-    reasons = [reason for verdict in verdicts for reason in verdict.reasons]
-    if following == 1:
-        return _state(at, Action.PROMOTED, Stage.LIVE, [(challenger, 1)], reasons)
-    parts = [(record.live, 1 - following), (challenger, following)]
-    return _state(at, Action.ADVANCED, Stage.CANARY, parts, reasons)
-
-
-def _allows(verdict: Verdict, needed: float) -> bool:
-    evidence = verdict.value(EVIDENCE)
-    return verdict.is_pass if evidence is None else evidence >= needed
 
 
 def _set_paused(record: Release, at: Moment, action: Action) -> Entry | None:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from components.release.core import EVIDENCE, require_challenger
+from components.release.core import require_challenger
 from nightshift.config.policy import Rollout
 from nightshift.contracts.release_record import Entry
 from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
+from nightshift.registry.promotion import EVIDENCE
 from nightshift.runtime.errors import UserError
 from nightshift.stats import sequential
 from nightshift.stats.sequential import Floats, LossSums, Tally

@@ -133,7 +133,7 @@ class ServedGraph(ConfigSection):
 
 
 class Rollout(ConfigSection):
-    """How a version takes over from the champion. See `components/release/core.py`."""
+    """How a version takes over from the champion. See `nightshift/registry/promotion.py`."""
 
     gradual: bool = Field(False, description="true: what passes the gates is released in steps, not promoted at once")
     shares: list[Annotated[float, annotated_types.Interval(gt=0, lt=1)]] = Field(

@@ -5,6 +5,8 @@ from typing import Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from nightshift.stats import bootstrap
+
 Scores = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.int64]
 
@@ -39,6 +41,24 @@ def evaluate(labels: Labels, scores: Scores) -> ClassMetrics:
         "log_loss": log_loss(labels, scores),
         "calibration_error": calibration_error(labels, scores),
     }
+
+
+def resample(labels: Labels, predicted: Labels, groups: Labels, classes: int) -> dict[str, Scores]:
+    """Return `accuracy` and `macro_f1` of every resample of the groups, (resamples,) each.
+
+    Args:
+        labels: numbers of classes, (n,).
+        predicted: the same, as a scorer has it.
+        groups: number of each row's group, from 0, (n,).
+        classes: how many there are.
+    """
+    cells = labels * classes + predicted
+    counted = (
+        np.bincount(cells, weights[groups], classes**2) for weights in bootstrap.draw_counts(int(groups.max()) + 1)
+    )
+    counts = np.stack([count.reshape(classes, classes) for count in counted])
+    hits, totals = np.trace(counts, axis1=1, axis2=2), counts.sum((1, 2))
+    return {"accuracy": hits / totals, "macro_f1": macro_f1(counts)}
 
 
 def confusion(labels: Labels, predicted: Labels, classes: int) -> npt.NDArray[np.int64]:

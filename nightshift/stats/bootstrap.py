@@ -1,6 +1,7 @@
-"""How sure a metric is: the stratified bootstrap of the test rows, seeded.
+"""How sure a metric is: the bootstrap of the test rows, seeded.
 
-Positives and genuine rows are drawn separately, so that every resample holds as many of each. The seed is
+Of a yes-or-no label, positives and genuine rows are drawn separately, so that every resample holds as many of each. Of
+classes, a group is drawn with all of its rows, since those of one patient, author or camera err together. The seed is
 fixed, so two scorers of the same rows see the same resamples, and the difference of their metrics is paired.
 Intervals are percentiles (Efron & Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13). They speak
 of these days: what differs from one week to another, and positives that come in series, would widen them.
@@ -48,6 +49,23 @@ def draws(positive: npt.NDArray[np.bool_]) -> Iterator[Labels]:
     strata = [rows for rows in (np.flatnonzero(positive), np.flatnonzero(~positive)) if len(rows)]
     for _ in range(RESAMPLES):
         yield np.concatenate([rows[random.integers(0, len(rows), len(rows))] for rows in strata])
+
+
+def draw_rows(count: int) -> Labels:
+    """Return the rows of each resample of rows of one kind, int64 of shape (`RESAMPLES`, count)."""
+    return np.random.default_rng(SEED).integers(0, count, (RESAMPLES, count))
+
+
+def draw_counts(groups: int) -> Iterator[npt.NDArray[np.float64]]:
+    """Yield how often each group is drawn in each resample, (groups,)."""
+    return (np.bincount(drawn, minlength=groups).astype(float) for drawn in draw_rows(groups))
+
+
+def number_groups(rows: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """Return the number of each row's group, (n,): that of the row itself where there are no groups."""
+    if "group" not in rows:
+        return np.arange(len(rows))
+    return pd.factorize(rows["group"])[0].astype(np.int64)
 
 
 def average_precision(labels: Labels, scores: Floats) -> Floats:

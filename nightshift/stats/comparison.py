@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from nightshift.contracts import evaluation as contract
 from nightshift.contracts.verdict import Decision
-from nightshift.stats.bootstrap import RESAMPLES, SEED, BootstrapInterval
+from nightshift.stats.bootstrap import BootstrapInterval, draw_rows
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -33,8 +33,7 @@ class BootstrapEstimate(BootstrapInterval):
 
 def estimate_mean(values: Floats) -> BootstrapEstimate:
     """Return the mean of independent values, (n,), with the interval of a bootstrap over them."""
-    draws = np.random.default_rng(SEED).integers(0, len(values), (RESAMPLES, len(values)))
-    return BootstrapEstimate.from_value(float(values.mean()), values[draws].mean(axis=1))
+    return BootstrapEstimate.from_value(float(values.mean()), values[draw_rows(len(values))].mean(axis=1))
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,10 @@ from nightshift.contracts.package import Datatype, ModelPackage, Signature, Tens
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.tables import Table
 from nightshift.data.splits import Days, describe
-from nightshift.items import bootstrap
 from nightshift.models.graph import Graph
 from nightshift.runtime.errors import UserError, check_names
 from nightshift.runtime.step import log
-from nightshift.stats import noise
+from nightshift.stats import bootstrap, noise
 from nightshift.stats.comparison import Floats
 from nightshift.tabular import inputs as tabular
 from nightshift.tabular.inputs import FrameScorer
@@ -188,7 +187,7 @@ def select_slices(rows: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
 def select_group_slices(rows: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Return those columns of the first row of each group, a row a group; see `select_slices`."""
-    firsts = np.unique(bootstrap.groups(rows), return_index=True)[1]
+    firsts = np.unique(bootstrap.number_groups(rows), return_index=True)[1]
     return select_slices(rows.iloc[firsts], columns)
 
 

@@ -10,10 +10,11 @@ from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
 from nightshift.data import splits
 from nightshift.data.splits import Days, Fold
-from nightshift.items import bootstrap, shards
+from nightshift.items import shards
 from nightshift.items.metrics import Scores
 from nightshift.items.scorer import ClassScorer
 from nightshift.items.shards import Array, ItemTable
+from nightshift.stats import bootstrap
 from nightshift.tasks import visuals
 from nightshift.tasks.base import evaluation as base
 from nightshift.tasks.base.evaluation import EvaluationReport
@@ -81,7 +82,7 @@ class ItemsUnderTest(base.RowsUnderTest[ItemContender]):
     @cached_property
     def _labeled_rows(self) -> LabeledItems:
         names = self.config.task.classes
-        return LabeledItems(shards.labels(self.rows, names), bootstrap.groups(self.rows), names)
+        return LabeledItems(shards.labels(self.rows, names), bootstrap.number_groups(self.rows), names)
 
     def _scores(self, uri: str, model: ModelPackage, candidate: str) -> Scores:
         if (uri, candidate) not in self._scored:

@@ -10,7 +10,7 @@ from nightshift.config.classes import ClassConfig
 from nightshift.contracts import evaluation as contract
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.verdict import Measure, Verdict
-from nightshift.items import bootstrap, metrics
+from nightshift.items import metrics
 from nightshift.items.metrics import BINS, ClassMetrics, Labels, Scores
 from nightshift.tasks import trials
 from nightshift.tasks.classification.metrics import ACCURACY, METRICS
@@ -101,7 +101,7 @@ def measure(rows: LabeledItems, scores: Scores, model: ModelPackage, version: in
         metrics=metrics.evaluate(rows.labels, scores),
         counts=metrics.confusion(rows.labels, predicted, classes),
         groups=len(np.unique(rows.groups)),
-        resamples=bootstrap.resample(rows.labels, predicted, rows.groups, classes),
+        resamples=metrics.resample(rows.labels, predicted, rows.groups, classes),
         unlearned=tuple(rows.classes.index(name) for name in model.lineage.unlearned),
     )
 

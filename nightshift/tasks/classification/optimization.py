@@ -13,11 +13,12 @@ from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
 from nightshift.data import splits
 from nightshift.data.splits import Days
-from nightshift.items import bootstrap, shards
+from nightshift.items import metrics, shards
 from nightshift.items.metrics import Labels, Scores
 from nightshift.items.shards import ItemTable
 from nightshift.models.graph import Graph
 from nightshift.models.tensors import Tensors, by_name
+from nightshift.stats import bootstrap
 from nightshift.tasks.base import optimization as base
 from nightshift.tasks.classification import drift_reference
 from nightshift.tasks.items import references
@@ -46,7 +47,7 @@ class ItemOptimizationRows(base.OptimizationRows):
         return float(np.mean(scores.argmax(1) == self.labels))
 
     def resample(self, scores: Scores) -> npt.NDArray[np.float64]:
-        return bootstrap.resample(self.labels, scores.argmax(1), self.groups, scores.shape[1])["accuracy"]
+        return metrics.resample(self.labels, scores.argmax(1), self.groups, scores.shape[1])["accuracy"]
 
 
 class OptimizationTask(base.OptimizationTask):
@@ -62,7 +63,7 @@ class OptimizationTask(base.OptimizationTask):
         items = ItemTable.read(features, Days(fold.train.first, fold.test.last))
         holdout = items.holdout(fold)
         known = shards.labels(holdout, config.task.classes)
-        measured = ItemOptimizationRows(by_name(items.inputs(holdout)), limit, known, bootstrap.groups(holdout))
+        measured = ItemOptimizationRows(by_name(items.inputs(holdout)), limit, known, bootstrap.number_groups(holdout))
         return by_name(sample), measured
 
     def reference(self, features: Table, uri: str, model: ModelPackage, graph: Graph) -> pd.DataFrame:

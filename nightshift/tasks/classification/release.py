@@ -9,9 +9,10 @@ import pandas as pd
 from nightshift import storage
 from nightshift.contracts import package
 from nightshift.contracts.tables import Table
-from nightshift.items import bootstrap, metrics, shards
+from nightshift.items import metrics, shards
 from nightshift.items.metrics import Scores
 from nightshift.items.scorer import ClassScorer
+from nightshift.stats import bootstrap
 from nightshift.tasks.base import release as base
 from nightshift.tasks.rows import select_group_slices
 
@@ -28,7 +29,7 @@ class ReleaseTask(base.ReleaseTask):
         rows, inputs = storage.read_frame(part.uri), shards.map_shard(part)
         known = rows["label"].notna().to_numpy()
         labeled = rows.loc[known]
-        groups = bootstrap.groups(labeled)
+        groups = bootstrap.number_groups(labeled)
         model_losses: list[Scores] = []
         for uri in uris:
             model = package.load(uri)

@@ -23,7 +23,7 @@ from nightshift.config.section import ConfigSection, Factor, Share
 from nightshift.contracts.verdict import FILE as VERDICT
 from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.runtime.errors import UserError
-from nightshift.stats.bootstrap import RESAMPLES, SEED
+from nightshift.stats.bootstrap import draw_rows
 from nightshift.stats.comparison import BootstrapEstimate
 from nightshift_llm import llamacpp
 from nightshift_llm.contracts.likelihoods import FILE, Likelihoods
@@ -75,8 +75,7 @@ class PairedLosses:
     def increase(self) -> BootstrapEstimate:
         """Return by how much the mean loss is higher."""
         before, after = self.means
-        count = len(self.weights)
-        rows = np.random.default_rng(SEED).integers(0, count, (RESAMPLES, count))
+        rows = draw_rows(len(self.weights))
         resampled = (self.quantized - self.original)[rows].sum(axis=1) / self.weights[rows].sum(axis=1)
         return BootstrapEstimate.from_value(after - before, resampled)
 
@@ -101,8 +100,8 @@ class PairedSpeeds:
     def speedup(self) -> BootstrapEstimate:
         """Return how many times as fast the quantized model is, a median of pairs."""
         ratios = self.quantized / self.original
-        rows = np.random.default_rng(SEED).integers(0, len(ratios), (RESAMPLES, len(ratios)))
-        return BootstrapEstimate.from_value(float(np.median(ratios)), np.median(ratios[rows], axis=1))
+        resampled = np.median(ratios[draw_rows(len(ratios))], axis=1)
+        return BootstrapEstimate.from_value(float(np.median(ratios)), resampled)
 
 
 @dataclass(frozen=True)

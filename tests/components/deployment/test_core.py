@@ -3,9 +3,9 @@ import pandas as pd
 import pytest
 
 from components.deployment import core
-from components.deployment.core import VersionInfo
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
+from nightshift.registry.promotion import Move, PromotionCase, PromotionDecision, VersionInfo
 from nightshift.runtime.errors import UserError
 from nightshift.tasks.tabular.examples import example
 from nightshift_testkit import packages
@@ -61,54 +61,64 @@ CASES = {  # challenger, champion, verdicts, and the outcome with its first reas
 
 @pytest.mark.parametrize(("challenger", "champion", "judged", "outcome", "reason"), CASES.values(), ids=CASES)
 def test_a_model_is_promoted_or_kept_for_a_reason(challenger, champion, judged, outcome, reason):
-    decision = core.decide(challenger, champion, judged)
-    assert (decision.outcome, decision.reasons[0], decision.reasons[-1]) == (outcome, reason, DRIFT)
+    decision = core.decide(PromotionCase(challenger, champion, judged))
+    assert core.outcome(decision, champion) == outcome
+    assert (decision.reasons[0], decision.reasons[-1]) == (reason, DRIFT)
 
 
 def test_a_backfill_promotes_nothing_even_without_a_champion():
-    promoted = core.decide(CHALLENGER, None, verdicts(champion=None))
-    assert core.withhold_promotion(promoted, has_champion=False).outcome == "registered"
-    assert core.withhold_promotion(promoted, has_champion=True).outcome == "kept"
-    assert (
-        core.withhold_promotion(promoted, has_champion=True).reasons[0].startswith("Runs for past days promote nothing")
-    )
+    for champion, outcome in ((None, "registered"), (CHAMPION, "kept")):
+        decision = core.decide(PromotionCase(CHALLENGER, champion, verdicts(champion=champion), is_on_hold=True))
+        assert core.outcome(decision, champion) == outcome
+        assert decision.reasons == ["Runs for past days promote nothing; promote it by hand.", BETTER, DRIFT]
+
+
+STEPS = {None: (Move.START, "Version 2 is released in steps."), 2: (Move.START, "Version 2 is released in steps.")}
+STEPS |= {3: (Move.KEEP, "Version 3 is being released; one at a time.")}
+
+
+@pytest.mark.parametrize(("in_release", "expected"), STEPS.items())
+def test_where_versions_are_released_in_steps_one_release_is_under_way(in_release, expected):
+    decision = core.decide(PromotionCase(CHALLENGER, CHAMPION, verdicts(), is_gradual=True, in_release=in_release))
+    assert (decision.move, decision.reasons[0]) == expected
+    assert core.outcome(decision, CHAMPION) == "kept"
 
 
 def test_an_advisory_verdict_is_reported_and_does_not_block():
-    decision = core.decide(CHALLENGER, CHAMPION, [verdicts()[0], drift("fail")])
-    assert decision == core.DeploymentDecision("promoted", ["It is better.", "Drift: fail."])
+    decision = core.decide(PromotionCase(CHALLENGER, CHAMPION, [verdicts()[0], drift("fail")]))
+    assert decision == PromotionDecision(Move.PROMOTE, ["It is better.", "Drift: fail."])
 
 
 def test_a_verdict_about_another_model_is_refused():
     with pytest.raises(
         UserError, match="verdict of evaluation is about model bbbbbbbb, but the model to deploy is dddddddd"
     ):
-        core.decide(VersionInfo(2, "d" * 64, "2018-07-31"), None, verdicts())
+        core.decide(PromotionCase(VersionInfo(2, "d" * 64, "2018-07-31"), None, verdicts()))
 
 
-@pytest.mark.parametrize("decision", ["fail", "undecided"])
-def test_one_gate_that_is_not_passed_keeps_the_champion_whoever_wrote_its_verdict(decision):
+@pytest.mark.parametrize("judged", ["fail", "undecided"])
+def test_one_gate_that_is_not_passed_keeps_the_champion_whoever_wrote_its_verdict(judged):
     evaluation = verdicts()[0]
-    budget = evaluation.model_copy(update={"gate": "budget", "decision": Decision(decision), "reasons": ["It costs."]})
-    outcome = core.decide(CHALLENGER, CHAMPION, [evaluation, budget])
-    assert outcome == core.DeploymentDecision("kept", ["It costs."])
+    budget = evaluation.model_copy(update={"gate": "budget", "decision": Decision(judged), "reasons": ["It costs."]})
+    decision = core.decide(PromotionCase(CHALLENGER, CHAMPION, [evaluation, budget]))
+    assert decision == PromotionDecision(Move.KEEP, ["It costs."])
 
 
 def test_advisory_verdicts_alone_promote_nothing():
     with pytest.raises(
         UserError, match=r"^no verdict decides about a promotion, all are advisory; run the evaluation of"
     ):
-        core.decide(CHALLENGER, None, [drift()])
+        core.decide(PromotionCase(CHALLENGER, None, [drift()]))
 
 
 def test_a_version_that_is_held_for_a_person_says_how_to_take_it():
     held, advice = verdicts("undecided", reasons=["Input 'x' tells all."])
-    plain = core.decide(CHALLENGER, CHAMPION, [held, advice])
+    plain = core.decide(PromotionCase(CHALLENGER, CHAMPION, [held, advice]))
     caveat = held.model_copy(update={"caveat": "Input 'x' tells all."})
 
-    decision = core.decide(CHALLENGER, CHAMPION, [caveat, advice])
+    decision = core.decide(PromotionCase(CHALLENGER, CHAMPION, [caveat, advice]))
 
-    assert (decision.outcome, plain.outcome) == ("kept", "kept")
+    assert (decision.move, plain.move) == (Move.KEEP, Move.KEEP)
     assert decision.reasons[0] == "Version 2 is held for a person; `nightshift promote 2` takes it as it is."
     assert "Input 'x' tells all." not in decision.reasons, "which the headline says"
     assert not any("promote" in reason for reason in plain.reasons)

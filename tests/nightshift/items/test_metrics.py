@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 from sklearn import metrics as sklearn
 
-from nightshift.items import bootstrap, metrics
+from nightshift.items import metrics
+from nightshift.stats import bootstrap
 from nightshift.tasks.classification.metrics import METRICS
 
 RANDOM = np.random.default_rng(0)
@@ -53,22 +54,22 @@ def test_scores_that_are_right_as_often_as_they_say_have_no_calibration_error():
 
 def test_rows_of_one_group_are_drawn_together_and_are_less_sure():
     groups, predicted = np.repeat(np.arange(40), 10), np.where(np.repeat(RANDOM.random(40) < 0.8, 10), LABELS, 5)
-    alone = bootstrap.resample(LABELS, predicted, np.arange(400), 6)["accuracy"]
-    together = bootstrap.resample(LABELS, predicted, groups, 6)["accuracy"]
+    alone = metrics.resample(LABELS, predicted, np.arange(400), 6)["accuracy"]
+    together = metrics.resample(LABELS, predicted, groups, 6)["accuracy"]
     assert alone.mean() == pytest.approx(np.mean(predicted == LABELS), abs=0.01)
     assert together.std() > 2 * alone.std()
 
 
 def test_two_scorers_meet_the_same_resamples():
-    first = bootstrap.resample(LABELS, SCORES.argmax(1), np.arange(400), 6)
-    again = bootstrap.resample(LABELS, SCORES.argmax(1), np.arange(400), 6)
+    first = metrics.resample(LABELS, SCORES.argmax(1), np.arange(400), 6)
+    again = metrics.resample(LABELS, SCORES.argmax(1), np.arange(400), 6)
     assert all(np.array_equal(first[name], again[name]) for name in ("accuracy", "macro_f1"))
 
 
 def test_without_groups_each_row_is_its_own():
     rows = pd.DataFrame({"group": ["b", "a", "b"]})
-    assert bootstrap.groups(rows).tolist() == [0, 1, 0]
-    assert bootstrap.groups(rows[[]]).tolist() == [0, 1, 2]
+    assert bootstrap.number_groups(rows).tolist() == [0, 1, 0]
+    assert bootstrap.number_groups(rows[[]]).tolist() == [0, 1, 2]
 
 
 def test_half_the_brier_score_is_the_squared_error_over_classes_and_lies_between_0_and_1():

@@ -12,8 +12,9 @@ from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
 from nightshift.data import splits
 from nightshift.data.splits import Days, Fold
-from nightshift.items import bootstrap, shards
+from nightshift.items import shards
 from nightshift.items.tokens import Tokens
+from nightshift.stats import bootstrap
 from nightshift.tasks import trials
 from nightshift.tasks.base import evaluation as base
 from nightshift.tasks.base.evaluation import EvaluationReport
@@ -134,7 +135,7 @@ class DocumentsUnderTest(base.RowsUnderTest[LanguageContender]):
 
     @cached_property
     def _groups(self) -> npt.NDArray[np.int64]:
-        return bootstrap.groups(self.rows)
+        return bootstrap.number_groups(self.rows)
 
     @cached_property
     def _texts(self) -> list[Tokens]:

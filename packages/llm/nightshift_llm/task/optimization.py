@@ -15,10 +15,11 @@ from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
 from nightshift.data import splits
 from nightshift.data.splits import Days
-from nightshift.items import bootstrap, shards
+from nightshift.items import shards
 from nightshift.models.graph import Graph
 from nightshift.models.tensors import Tensors, by_name
 from nightshift.runtime.errors import UserError, require_extra
+from nightshift.stats import bootstrap
 from nightshift.tasks.base import optimization as base
 from nightshift.tasks.items.references import KEYS, REFERENCE, SAMPLE
 from nightshift_llm.config import LanguageConfig
@@ -50,7 +51,7 @@ class DocumentOptimizationRows(base.OptimizationRows):
         return -self._sum_up(scores).bits_per_byte
 
     def resample(self, scores: Scores) -> Floats:
-        return -self._sum_up(scores).resample(bootstrap.groups(self.texts))
+        return -self._sum_up(scores).resample(bootstrap.number_groups(self.texts))
 
     def _sum_up(self, scores: Scores) -> DocumentScores:
         return self.scorer.sum_up(*self._rows, scores)

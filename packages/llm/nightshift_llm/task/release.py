@@ -8,7 +8,8 @@ import pandas as pd
 
 from nightshift.contracts import package
 from nightshift.contracts.tables import Table
-from nightshift.items import bootstrap, shards
+from nightshift.items import shards
+from nightshift.stats import bootstrap
 from nightshift.tasks.base import release as base
 from nightshift.tasks.rows import select_group_slices
 from nightshift_llm.task import documents
@@ -22,7 +23,7 @@ class ReleaseTask(base.ReleaseTask):
 
     def losses(self, table: Table, day: date, uris: Sequence[str]) -> list[Floats]:
         rows = table.read([day])
-        groups = bootstrap.groups(rows)
+        groups = bootstrap.number_groups(rows)
         model_losses: list[Floats] = []
         for uri in uris:
             scorer = DocumentScorer.open(uri, package.load(uri))

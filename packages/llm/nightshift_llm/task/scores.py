@@ -10,9 +10,9 @@ import pandas as pd
 
 from nightshift import storage
 from nightshift.contracts.package import ModelPackage, read_graph
-from nightshift.items import bootstrap
 from nightshift.items.tokens import Tokens
 from nightshift.models.graph import Graph
+from nightshift.stats import bootstrap
 from nightshift.tasks.items.references import EMBEDDED, KEYS
 from nightshift_llm.preprocessing import LanguagePreprocessing
 from nightshift_llm.task import documents
@@ -53,7 +53,7 @@ class DocumentScores:
     def resample(self, groups: npt.NDArray[np.int64]) -> Floats:
         """Return `bits_per_byte` of every resample of the groups, (resamples,); `groups` has each text's number."""
         bits, sizes = (np.bincount(groups, values) for values in (self.bits, self.sizes))
-        return np.array([(counts @ bits) / (counts @ sizes) for counts in bootstrap.draws(len(bits))])
+        return np.array([(counts @ bits) / (counts @ sizes) for counts in bootstrap.draw_counts(len(bits))])
 
 
 class DocumentScorer:
