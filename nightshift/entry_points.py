@@ -6,7 +6,7 @@ Nothing of a package is imported before it is needed, and none takes the place o
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 from types import MappingProxyType
 
 TASKS = "nightshift.tasks"  # the task's name -> a `nightshift.kinds.TaskKind`
@@ -21,5 +21,11 @@ PROFILES = "nightshift.profiles"  # -> a module that explains traces, see `compo
 @cache
 def find(group: str) -> Mapping[str, EntryPoint]:
     """Return name -> entry point of a group, in the order of the names."""
-    points = {point.name: point for point in metadata.entry_points(group=group)}
+    points = {point.name: point for point in _read().select(group=group)}
     return MappingProxyType(dict(sorted(points.items())))
+
+
+@cache
+def _read() -> EntryPoints:
+    """Return those of every installed package, whose metadata takes milliseconds to read."""
+    return metadata.entry_points()

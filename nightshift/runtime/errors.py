@@ -48,31 +48,32 @@ def check_names(field: str, names: Iterable[str], allowed: Iterable[str]) -> Non
 
 
 @contextmanager
-def require_extra(field: str, extra: str, project: str = ".") -> Iterator[None]:
-    """Turn a library that is missing into a UserError that names the extra of a project of the checkout that has it."""
+def require_extra(field: str = "", extra: str = "", project: str = ".") -> Iterator[None]:
+    """Turn a library that is missing into a UserError that names the extra that has it; any other error stays.
+
+    Args:
+        field: what needs the library, at the start of the message.
+        extra: that has the library; by default the one of the project's own extras that names it.
+        project: folder in the checkout whose extra it is.
+    """
     try:
         yield
     except ImportError as error:
-        raise UserError(
-            f"{field} needs a library that is missing ({error}); "
-            f"run in the checkout: pip install -e '{project}[{extra}]'"
-        ) from None
-
-
-@contextmanager
-def explain_missing_libraries() -> Iterator[None]:
-    """Turn a missing library of one of the project's extras into a UserError that names the extra; others stay."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        from importlib import metadata  # only here: every process imports this module
-
-        library = str(error.name).partition(".")[0].replace("_", "-")
-        requirements = metadata.requires("nightshift") or []
-        extras = [EXTRA.search(line) for line in requirements if re.match(rf"{re.escape(library)}\b", line)]
-        names = [match[1] for match in extras if match and match[1] not in ("test", "lint")]
-        if not names:
+        extra = extra or _find_extra(error)
+        if not extra:
             raise
-        raise UserError(
-            f"the library {error.name} is missing; run in the checkout: pip install -e '.[{names[0]}]'"
-        ) from None
+        named = f"{field} needs a library that is missing ({error})"
+        missing = named if field else f"the library {error.name} is missing"
+        raise UserError(f"{missing}; run in the checkout: pip install -e '{project}[{extra}]'") from None
+
+
+def _find_extra(error: ImportError) -> str:
+    """Return the first of the project's extras that has the missing module's library; empty when none has it."""
+    from importlib import metadata  # only here: every process imports this module
+
+    if not isinstance(error, ModuleNotFoundError):
+        return ""
+    library = re.escape(str(error.name).partition(".")[0].replace("_", "-"))
+    lines = [line for line in metadata.requires("nightshift") or [] if re.match(rf"{library}\b", line)]
+    names = [match[1] for line in lines if (match := EXTRA.search(line))]
+    return next((name for name in names if name not in ("test", "lint")), "")

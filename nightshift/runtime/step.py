@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightshift import storage
 from nightshift.runtime import telemetry
-from nightshift.runtime.errors import PreemptedError, UnavailableError, UserError, explain_missing_libraries
+from nightshift.runtime.errors import PreemptedError, UnavailableError, UserError, require_extra
 from nightshift.runtime.flags import StepParser
 from nightshift.runtime.memory import peak_memory
 from nightshift.runtime.printable import printable, printable_lines
@@ -63,7 +63,7 @@ def run(parser: StepParser, body: Body) -> None:
     )
 
     try:
-        with explain_missing_libraries():
+        with require_extra():
             _work(parser, StepContext(parser.parse_args()), body)
     except PreemptedError as error:
         print(f"{parser.component}: preempted; {printable_lines(str(error))}", file=sys.stderr)

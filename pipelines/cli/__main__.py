@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from nightshift import entry_points
-from nightshift.runtime.errors import UnavailableError, UserError, explain_missing_libraries
+from nightshift.runtime.errors import UnavailableError, UserError, require_extra
 from nightshift.runtime.printable import exit_on_closed_pipe, printable_lines
 from nightshift.runtime.step import USER_ERROR
 from nightshift.storage import stores
@@ -84,7 +84,7 @@ def main() -> None:
 def _run(argv: Sequence[str]) -> int:
     args = parse_command_line(argv)
     try:
-        with explain_missing_libraries():
+        with require_extra():
             code: int = args.command(args)
         sys.stdout.flush()
         return code
