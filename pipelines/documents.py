@@ -5,6 +5,7 @@ from typing import Any
 
 import yaml
 
+from nightshift.runtime import strict_yaml
 from nightshift.runtime.errors import UserError
 
 
@@ -15,7 +16,7 @@ def read(path: Path) -> list[dict[str, Any]]:
         UserError: when the file is missing, or not compiled YAML.
     """
     try:
-        documents = list(yaml.load_all(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        documents = strict_yaml.load_documents(path.read_bytes())
     except FileNotFoundError:
         raise UserError(
             f"pipeline {path} does not exist; give a compiled YAML file, or run: nightshift compile"

@@ -212,7 +212,7 @@ def costs(cpu_us: float, machines: Iterable[Machine]) -> list[PredictionCost]:
             machine=name,
             usd_per_hour=usd,
             vcpus=machine.vcpus,
-            date=str(machine.date),
+            date=machine.date,
             source=machine.source,
             usd_per_million=hours * usd / machine.vcpus,
         )

@@ -6,13 +6,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import yaml
-
 from infra.cloud import answers as questions
 from infra.cloud import asking, core, rendering
 from infra.cloud.answers import Cloud, EnvironmentAnswers, Size
 from infra.cloud.rendering import IMAGES, OUTPUTS, RENDERED, Infrastructure, make
 from infra.terraform import INFRA
+from nightshift.runtime import strict_yaml
 from nightshift.runtime.errors import UserError
 from nightshift.runtime.printable import exit_on_closed_pipe
 
@@ -119,7 +118,7 @@ def _read(args: argparse.Namespace) -> EnvironmentAnswers:
 
 
 def _charts() -> Sequence[Mapping[str, object]]:
-    rows: Sequence[Mapping[str, object]] = yaml.safe_load(CHARTS.read_text())
+    rows: Sequence[Mapping[str, object]] = strict_yaml.load_document(CHARTS.read_text())
     return rows
 
 

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from nightshift.runtime import strict_yaml
 from nightshift.runtime.errors import UserError, nearest
 from nightshift.runtime.image import ImageName
-from pipelines.configs import strict_yaml
 
 FOLDER = Path(__file__).parents[1] / "answers"
 Account = Annotated[str, Field(pattern=r"^[0-9]{12}$")]

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.table import Table
 
 from infra.cloud import plans
 from infra.costs import core
+from nightshift.runtime import strict_yaml
 from nightshift.runtime.errors import UnavailableError, UserError
 
 PRICES = Path(__file__).with_name("prices.yaml")
@@ -32,7 +32,7 @@ def main() -> None:
 
 def table_of(cloud: str) -> dict[str, Any]:
     """Return what a cloud's resources cost, with its machines from the table of what steps run on."""
-    table: dict[str, Any] = yaml.safe_load(PRICES.read_text())[cloud]
+    table: dict[str, Any] = strict_yaml.load_document(PRICES.read_text())[cloud]
     return table | {"prices": core.with_machines(table["prices"], cloud)}
 
 

@@ -209,7 +209,7 @@ def pools(standing: Sequence[PlannedResource]) -> list[Pool]:
 def with_machines(prices: Mapping[str, Any], cloud: str) -> dict[str, Any]:
     """Return a cloud's prices with those of its machines, which stand in the table of what steps run on."""
     machine_prices = {
-        name: {"usd": usd, "per": "hour", "date": machine.date or "", "source": machine.source}
+        name: {"usd": usd, "per": "hour", "date": machine.date, "source": machine.source}
         for machine in read_machines().values()
         if machine.cloud == cloud
         for name, usd in machine.markets

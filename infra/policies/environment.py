@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from infra import terraform
 from infra.cloud import answers as questions
 from infra.cloud import rendering
 from infra.cloud.answers import AwsAccount, EnvironmentAnswers
 from infra.policies.model import Environment, Json, Resource
+from nightshift.runtime import strict_yaml
 from nightshift.runtime.errors import UserError
 
 # folders that are checked even where an environment does not use them
@@ -128,13 +127,13 @@ def render(folder: Path) -> list[Json]:
     result = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=False)
     if result.returncode:
         raise UserError(f"kustomize refuses {folder}: {result.stderr.strip()}; fix the file that it names")
-    return [value for value in yaml.load_all(result.stdout, yaml.CSafeLoader) if value]
+    return [value for value in strict_yaml.load_documents(result.stdout) if value]
 
 
 def _patches(folder: Path) -> Iterator[Json]:
     """Yield the patches of Kubeflow's manifests, which are elsewhere and not rendered here."""
-    for patch in yaml.safe_load((folder / "kustomization.yaml").read_text())["patches"]:
-        value = yaml.safe_load(patch["patch"])
+    for patch in strict_yaml.load_document((folder / "kustomization.yaml").read_text())["patches"]:
+        value = strict_yaml.load_document(patch["patch"])
         if "$patch" not in value:
             yield value | {"metadata": {"namespace": "kubeflow"} | value["metadata"]}
 
@@ -147,7 +146,7 @@ def _is_mock(key: str, value: Any) -> bool:
 
 def _values(infra: Path) -> dict[str, Json]:
     paths = sorted((infra / "cluster" / "values").glob("*.yaml"))
-    return {path.stem: yaml.safe_load(path.read_text()) or {} for path in paths}
+    return {path.stem: strict_yaml.load_document(path.read_text()) or {} for path in paths}
 
 
 def _walk(values: Json) -> Iterator[Json]:

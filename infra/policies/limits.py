@@ -4,10 +4,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import yaml
-
 from infra.policies import quantities
 from infra.policies.model import Environment, Json, Problem, label, leaves, policy, table
+from nightshift.runtime import strict_yaml
 
 READERS: Mapping[str, Callable[[object], Any]] = {
     "text": str,
@@ -54,7 +53,7 @@ def _contents(environment: Environment) -> Iterator[tuple[str, str, Json]]:
 def _workflows(environment: Environment) -> Iterator[tuple[str, Json]]:
     for value in environment.of_kind("ConfigMap"):
         if text := value.get("data", {}).get("workflowDefaults"):
-            yield f"{label(value)} workflowDefaults", yaml.safe_load(text)["spec"]
+            yield f"{label(value)} workflowDefaults", strict_yaml.load_document(text)["spec"]
 
 
 def _ends(path: tuple[str, ...], field: list[str]) -> bool:

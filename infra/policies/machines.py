@@ -5,9 +5,8 @@ import re
 from collections.abc import Iterator
 from email import message_from_string
 
-import yaml
-
 from infra.policies.model import Environment, Json, Problem, Resource, label, one_of, policy, table
+from nightshift.runtime import strict_yaml
 
 _TABLE = "infra/policies/tables/machines.yaml"
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
@@ -66,7 +65,7 @@ def user_data_is_a_valid_node_config(environment: Environment) -> Iterator[Probl
                 allowed = f"must be {known['content_type']}, which nodeadm reads"
                 yield Problem(template.address, "user_data.Content-Type", part.get_content_type(), allowed)
             else:
-                for field, value, allowed in _node_config(yaml.safe_load(str(part.get_payload())), known):
+                for field, value, allowed in _node_config(strict_yaml.load_document(str(part.get_payload())), known):
                     yield Problem(template.address, f"user_data.{field}", value, f"{allowed} ({_NODEADM})")
 
 

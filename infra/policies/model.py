@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
+from nightshift.runtime import strict_yaml
 
 Json = dict[str, Any]
 _TABLES = Path(__file__).with_name("tables")
@@ -151,7 +151,7 @@ def policy(source: str) -> Callable[[Rule], Rule]:
 @functools.cache
 def table(name: str) -> Any:
     """Return a table of `tables/` by its name."""
-    return yaml.safe_load((_TABLES / f"{name}.yaml").read_text())
+    return strict_yaml.load_document((_TABLES / f"{name}.yaml").read_text())
 
 
 def label(value: Json) -> str:

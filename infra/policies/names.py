@@ -5,9 +5,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
-
 from infra.policies.model import Environment, Json, Problem, Resource, one_of, policy, table
+from nightshift.runtime import strict_yaml
 
 # arguments that hold a document of IAM
 _DOCUMENTS = ("policy", "assume_role_policy")
@@ -295,7 +294,7 @@ def chart_values_name_existing_resources(environment: Environment) -> Iterator[P
     queues = {queue.values.get("name") for queue in environment.of_type("aws_sqs_queue")}
     cluster, stores = environment.facts["cluster"], table("names")["stores"][environment.cloud]
     folders = {folder for uses in stores.values() for folder in uses["writes"]} | {"airflow"}
-    for chart in yaml.safe_load((environment.infra / "cluster" / "charts.yaml").read_text()):
+    for chart in strict_yaml.load_document((environment.infra / "cluster" / "charts.yaml").read_text()):
         where = f"infra/cluster/charts.yaml {chart['name']}"
         for key, text in chart.get("set", {}).items():
             value = str(text).replace("{cluster}", cluster)

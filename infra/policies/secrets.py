@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
-
 from infra.policies.model import Environment, Json, Problem, blocks, label, leaves, one_of, policy, table
+from nightshift.runtime import strict_yaml
 from pipelines.environments import SITES
 
 _SECRET_COMMAND = re.compile(r'^ *secret (\$?\w+) ([\w-]+) <<< "(.*?)(?<!\\)"$', re.MULTILINE | re.DOTALL)
@@ -77,7 +76,7 @@ def _contents(environment: Environment) -> Iterator[tuple[str, str, Json]]:
 
 def namespaces_of_charts(environment: Environment) -> dict[str, str]:
     """Return the namespace of each chart by its name."""
-    charts = yaml.safe_load((environment.infra / "cluster" / "charts.yaml").read_text())
+    charts = strict_yaml.load_document((environment.infra / "cluster" / "charts.yaml").read_text())
     return {chart["name"]: chart["namespace"] for chart in charts}
 
 

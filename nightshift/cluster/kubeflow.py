@@ -13,10 +13,10 @@ from typing import Any, Self, TypeVar
 
 import kfp_server_api as api
 import urllib3
-import yaml
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from nightshift.cluster import ACCOUNT
+from nightshift.runtime import strict_yaml
 from nightshift.runtime.argv import require_short
 from nightshift.runtime.errors import UnavailableError, UserError, check_names, may_pass
 
@@ -91,7 +91,7 @@ class Definition:
     @classmethod
     def read(cls, compiled: bytes) -> Self:
         """Read a compiled pipeline's YAML; an optional second document has its Kubernetes settings."""
-        spec, *platform = yaml.safe_load_all(compiled)
+        spec, *platform = strict_yaml.load_documents(compiled)
         complete = {"pipeline_spec": spec, "platform_spec": platform[0]} if platform else spec
         return cls({"pipeline_spec": complete}, _parameter_names(spec), _find_account(complete))
 

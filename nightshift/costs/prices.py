@@ -1,14 +1,12 @@
 """Prices of machines, from the dated table `prices.yaml`."""
 
-import datetime
 import functools
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
+from nightshift.runtime import strict_yaml
 from nightshift.runtime.errors import UserError, nearest
 
 TABLE = Path(__file__).with_name("prices.yaml")
@@ -27,7 +25,7 @@ class Machine:
         usd: market (`on-demand`, `spot` ...) -> US dollars an hour, None where not known.
         gpu: row of `hardware.yaml`; empty without a GPU.
         gpus: number of GPUs.
-        date: date of the prices.
+        date: date of the prices, YYYY-MM-DD.
         source: source of the prices.
     """
 
@@ -38,7 +36,7 @@ class Machine:
     usd: Mapping[str, float | None]
     gpu: str = ""
     gpus: int = 0
-    date: datetime.date | None = None
+    date: str = ""
     source: str = ""
 
     @property
@@ -50,7 +48,7 @@ class Machine:
 @functools.cache
 def read_machines() -> dict[str, Machine]:
     """Return the table's rows by name."""
-    return {name: Machine(name, **row) for name, row in yaml.safe_load(TABLE.read_text()).items()}
+    return {name: Machine(name, **row) for name, row in strict_yaml.load_document(TABLE.read_text()).items()}
 
 
 def find_price(name: str, own: Mapping[str, float]) -> float | None:

@@ -4,11 +4,11 @@ import argparse
 import json
 from pathlib import Path
 
+from nightshift.runtime import strict_yaml
 from pipelines import arguments, configs
 from pipelines.cli import options
 from pipelines.cli.guess import add_guess
 from pipelines.compiling import compile_pipelines
-from pipelines.configs import strict_yaml
 from pipelines.environments import LOCAL, SITES, site
 
 

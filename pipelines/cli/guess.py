@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nightshift.runtime import strict_yaml
 from nightshift.runtime.errors import UserError
 from nightshift.runtime.printable import printable
 from pipelines.cli import options
-from pipelines.configs import strict_yaml
 
 if TYPE_CHECKING:
     from components.ingestion.discovery import QueryResult, SourceFiles

@@ -9,8 +9,8 @@ from pydantic.json_schema import models_json_schema
 
 from nightshift import kinds
 from nightshift.config import parse
+from nightshift.runtime import strict_yaml
 from nightshift.runtime.errors import UserError, nearest
-from pipelines.configs import strict_yaml
 
 FOLDER = Path(__file__).parent
 DEFAULT = "fraud"

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from nightshift import storage
-from pipelines.configs import strict_yaml
+from nightshift.runtime import strict_yaml
 
 Keys = tuple[str, ...]  # from the top
 
@@ -22,12 +22,12 @@ def set_values(text: str, values: Mapping[Keys, Any]) -> str | None:
     Returns:
         the text of the file; None where it would not mean the same but for these values, as with aliases.
     """
-    wanted = yaml.safe_load(text)
+    wanted = strict_yaml.load_document(text)
     try:
         for path, value in values.items():
             wanted = _set_value(wanted, path, value)
             text = _edit_text(text, path, value)
-        return text if yaml.safe_load(text) == wanted else None
+        return text if strict_yaml.load_document(text) == wanted else None
     except yaml.YAMLError:  # such as an alias whose anchor was replaced
         return None
 

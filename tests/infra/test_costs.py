@@ -357,7 +357,7 @@ def test_every_price_has_a_unit_a_source_and_a_day(cloud: str) -> None:
     for name, fields in table_of(cloud)["prices"].items():
         price = core.Price(**fields)
         assert price.per in {"hour", "month", "GB-month", "GB", "image", "million"}, name
-        assert price.usd > 0 and price.source and isinstance(price.date, datetime.date), name
+        assert price.usd > 0 and price.source and datetime.date.fromisoformat(price.date), name
 
 
 @each_environment

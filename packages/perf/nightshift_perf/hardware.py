@@ -1,13 +1,11 @@
 """What GPUs can do at most, from the dated table `hardware.yaml`."""
 
-import datetime
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
+from nightshift.runtime import strict_yaml
 from nightshift.runtime.errors import UserError, nearest
 
 TABLE = Path(__file__).with_name("hardware.yaml")
@@ -24,7 +22,7 @@ class Gpu:
         memory: bytes.
         bandwidth: of its memory, bytes/s.
         link: to the other GPUs of its node, bytes/s in each direction.
-        date: when the row was checked.
+        date: when the row was checked, YYYY-MM-DD.
         source: where the figures come from.
     """
 
@@ -34,7 +32,7 @@ class Gpu:
     memory: float
     bandwidth: float
     link: float
-    date: datetime.date
+    date: str
     source: str
 
     def peak(self, precision: str) -> float:
@@ -51,7 +49,7 @@ class Gpu:
 @functools.cache
 def gpus() -> dict[str, Gpu]:
     """Return the table's rows by name."""
-    rows = yaml.safe_load(TABLE.read_text())
+    rows = strict_yaml.load_document(TABLE.read_text())
     return {name: Gpu(name=name, **row | {"memory": row["memory"] * 2**30}) for name, row in rows.items()}
 
 

@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import kfp_server_api as api
-import yaml
 
+from nightshift.runtime import strict_yaml
 from nightshift_testkit.servers import serving
 
 TYPES: dict[str, tuple[type, ...]] = {
@@ -184,7 +184,7 @@ class Kubeflow:
         return api.V2beta1ListPipelineVersionsResponse(pipeline_versions=_page(versions, request) or None)
 
     def upload_version(self, request: Request) -> Any:
-        spec, *platform = yaml.safe_load_all(request.body)
+        spec, *platform = strict_yaml.load_documents(request.body)
         version = api.V2beta1PipelineVersion(
             pipeline_id=request.query["pipelineid"],
             pipeline_version_id=self._id("version"),

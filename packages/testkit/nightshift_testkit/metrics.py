@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import promql_parser
-import yaml
+
+from nightshift.runtime import strict_yaml
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "infra" / "monitoring"
@@ -60,7 +61,7 @@ def of_gpus() -> set[str]:
 
 def rules() -> list[dict[str, Any]]:
     files = sorted((FOLDER / "rules").glob("*.yaml"))
-    groups = [group for path in files for group in yaml.safe_load(path.read_text())["spec"]["groups"]]
+    groups = [group for path in files for group in strict_yaml.load_document(path.read_text())["spec"]["groups"]]
     return [rule for group in groups for rule in group["rules"]]
 
 

@@ -140,7 +140,7 @@ def _describe_fleet(plan: FleetPlan) -> ServingFleet:
         tokens_per_second_per_gpu=plan.tokens_per_gpu,
         usd_per_hour=plan.usd_per_hour,
         usd_per_million_tokens=plan.usd_per_million,
-        price_date=str(plan.machine.date),
+        price_date=plan.machine.date,
         fitted=replica.efficiency.is_fitted,
     )
 

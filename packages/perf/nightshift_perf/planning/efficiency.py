@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from nightshift.runtime import strict_yaml
 from nightshift_perf.hardware import Gpu
 
 TABLE = Path(__file__).with_name("efficiency.yaml")
@@ -56,6 +55,6 @@ def efficiency(gpu: Gpu) -> Efficiency:
 @functools.cache
 def efficiencies() -> dict[str, Efficiency]:
     """Return the table's rows by architecture."""
-    table: dict[str, Any] = yaml.safe_load(TABLE.read_text())
+    table: dict[str, Any] = strict_yaml.load_document(TABLE.read_text())
     rows = table.pop("architectures")
     return {name: Efficiency(**table, **row) for name, row in rows.items()}

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from nightshift.runtime import strict_yaml
 from nightshift.runtime.errors import UserError, nearest
 
 TABLE = Path(__file__).with_name("models.yaml")
@@ -197,7 +196,7 @@ Model = Transformer | Convolutions
 
 @functools.cache
 def _presets() -> dict[str, dict[str, Any]]:
-    table: dict[str, dict[str, Any]] = yaml.safe_load(TABLE.read_text())
+    table: dict[str, dict[str, Any]] = strict_yaml.load_document(TABLE.read_text())
     return table
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-import yaml
-
+from nightshift.runtime import strict_yaml
 from nightshift_perf.hardware import gpu
 from nightshift_perf.planning import memory, search
 from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout
@@ -110,7 +109,7 @@ def page(table: Sequence[PublishedFigure]) -> Iterator[str]:
     for role in (FITTED, HELD_OUT):
         relative = errors(table, role)
         yield "| {} | {} | {:.1%} | {:.1%} |".format(role, len(relative), *spread(relative))
-    for source, where in yaml.safe_load(SOURCES.read_text()).items():
+    for source, where in strict_yaml.load_document(SOURCES.read_text()).items():
         yield f"\n## {source}\n\n{where}\n\n| published | figure | planner | error | role |\n|---|---|---|---|---|"
         yield from (f"| {' | '.join(point.cells)} |" for point in table if point.source == source)
 

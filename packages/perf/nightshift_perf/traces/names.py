@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-import yaml
+from nightshift.runtime import strict_yaml
 
 
 class Kind(StrEnum):
@@ -41,7 +41,7 @@ def _any(patterns: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
-TABLE = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text())
+TABLE = strict_yaml.load_document(Path(__file__).with_name("names.yaml").read_text())
 KINDS = [(Kind(kind), _any(patterns)) for rule in TABLE["kinds"] for kind, patterns in rule.items()]
 ON, OFF = _any(TABLE["tensor cores"]), _any(TABLE["ordinary cores"])
 PRECISIONS = {precision: _any([pattern]) for precision, pattern in TABLE["precisions"].items()}

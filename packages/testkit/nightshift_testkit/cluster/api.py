@@ -13,8 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import yaml
-
+from nightshift.runtime import strict_yaml
 from nightshift_testkit.cluster import discovery, rbac
 from nightshift_testkit.cluster.access import Certificate
 from nightshift_testkit.cluster.kinds import BUILT_IN, NAMESPACE, POD, SERVICE_ACCOUNT, Json, Kind
@@ -314,7 +313,11 @@ class Handler(BaseHTTPRequestHandler):
         if "protobuf" in self.headers.get("content-type", ""):
             raise RefusedError(415, "the body of the request was in an unknown format: protobuf")
         try:
-            return yaml.safe_load(content) if "yaml" in self.headers.get("content-type", "") else json.loads(content)
+            return (
+                strict_yaml.load_document(content)
+                if "yaml" in self.headers.get("content-type", "")
+                else json.loads(content)
+            )
         except ValueError as error:
             raise RefusedError(400, f"the body cannot be read: {error}") from None
 

@@ -12,9 +12,9 @@ from graphlib import TopologicalSorter
 from typing import Any
 
 import kfp_server_api as api
-import yaml
 from kubernetes import client
 
+from nightshift.runtime import strict_yaml
 from nightshift_testkit.kubeflow import Kubeflow
 from nightshift_testkit.kubeflow_runs import spec
 from nightshift_testkit.kubeflow_runs.pods import Wanted
@@ -123,7 +123,7 @@ class Workflow(threading.Thread):
         self._own, self._core = client.AuthorizationV1Api(own), client.CoreV1Api(self.argo.api(stack, "argo"))
         config = client.CoreV1Api(own).read_namespaced_config_map("kfp-launcher", NAMESPACE).data or {}
         installed = self._core.read_namespaced_config_map("workflow-controller-configmap", NAMESPACE).data
-        defaults = yaml.safe_load(installed["workflowDefaults"])["spec"]["templateDefaults"]
+        defaults = strict_yaml.load_document(installed["workflowDefaults"])["spec"]["templateDefaults"]
         self._policy = defaults["retryStrategy"]
         whole = self.argo.definition(self.record)
         spec_ = whole.get("pipeline_spec", whole)
@@ -236,4 +236,4 @@ def _failure(status: Any) -> str:
 
 
 def _message_of(error: client.ApiException) -> str:
-    return str(yaml.safe_load(error.body)["message"])
+    return str(strict_yaml.load_document(error.body)["message"])

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from nightshift.runtime import strict_yaml
 from nightshift_perf.hardware import Gpu
 
 TABLE = Path(__file__).with_name("efficiency.yaml")
@@ -55,6 +54,6 @@ def find_efficiency(gpu: Gpu) -> ServingEfficiency:
 @functools.cache
 def read_efficiencies() -> dict[str, ServingEfficiency]:
     """Return the table's rows by architecture."""
-    table: dict[str, Any] = yaml.safe_load(TABLE.read_text())
+    table: dict[str, Any] = strict_yaml.load_document(TABLE.read_text())
     rows = table.pop("architectures")
     return {name: ServingEfficiency(**table, **row) for name, row in rows.items()}

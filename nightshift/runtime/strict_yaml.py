@@ -1,6 +1,9 @@
-"""YAML as people write configs, read by the core schema of YAML 1.2: what it and YAML 1.1 read differently is refused.
+"""The readers of YAML: `load` for what people write, `load_documents` for programs' output and the project's tables.
 
-So is what hides a value: a key given twice, anchors, merge keys, tags, a second document, an encoding but UTF-8.
+People's configs are read by the core schema of YAML 1.2: what it and YAML 1.1 read differently is refused. So is what
+hides a value: a key given twice, anchors, merge keys, tags, a second document, an encoding but UTF-8. Programs' output
+and tables may have anchors, merge keys and several documents; a key given twice is refused there too, and dates are
+texts in both.
 """
 
 import re
@@ -47,6 +50,24 @@ def load(content: bytes, name: str) -> Any:
         raise UserError(f"{_locate(name, text, line)} is not YAML: {error.problem or error.context}{remedy}") from None
 
 
+def load_documents(content: bytes | str) -> list[Any]:
+    """Return the values of the documents that a program or a table of this project consists of; dates are texts.
+
+    Raises:
+        yaml.YAMLError: when it is no YAML, or gives a key twice.
+    """
+    return list(yaml.load_all(content, _DocumentLoader))
+
+
+def load_document(content: bytes | str) -> Any:
+    """Return the value of the only document, see `load_documents`; None when there is none.
+
+    Raises:
+        yaml.YAMLError: when it is no YAML, gives a key twice, or begins a second document.
+    """
+    return yaml.load(content, _DocumentLoader)  # noqa: S506 - a safe one's subclass
+
+
 def dump(value: Any) -> str:
     """Return a value as YAML that `load` reads as the same value."""
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
@@ -56,6 +77,37 @@ def dump(value: Any) -> str:
 def is_plain(text: str) -> bool:
     """Whether a text without quotes is one to `load`."""
     return not (text in CONSTANTS or text in NULLS or _objection(text) or FLOAT.fullmatch(text))
+
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _DocumentLoader(_Loader):  # type: ignore[misc]
+    """Refuses a key that is given twice, and leaves dates as they are written."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+        for first, resolvers in _Loader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_document(self, node: yaml.Node) -> Any:
+        """Return the value of a document."""
+        _check_keys(node)
+        return super().construct_document(node)
+
+
+def _check_keys(node: yaml.Node) -> None:
+    """Refuse a key that is given twice; merge keys are not merged yet."""
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _check_keys(item)
+    if isinstance(node, yaml.MappingNode):
+        keys: set[str] = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in keys:
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is given twice", key.start_mark)
+            keys.add(str(key.value))
+            _check_keys(value)
 
 
 class _Dumper(yaml.SafeDumper):

@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from nightshift.runtime import strict_yaml
 from nightshift.runtime.errors import UserError
 from pipelines import configs
-from pipelines.configs import strict_yaml
 
-CASES = Path(__file__).parents[3] / "shared" / "cases" / "configs"
+CASES = Path(__file__).parents[4] / "shared" / "cases" / "configs"
 
 
 def read(text: str | bytes) -> Any:
@@ -147,3 +148,10 @@ def test_what_is_written_is_read_as_the_same_value(value: Any) -> None:
     parsed = read(strict_yaml.dump({"a": value}))["a"]
 
     assert (parsed, type(parsed)) == (value, type(value))
+
+
+def test_tables_and_programs_may_merge_keys_but_not_give_one_twice() -> None:
+    first, second = strict_yaml.load_documents("x: &x {a: 1, b: 2}\ny: {<<: *x, a: 3}\n---\nday: 2026-11-28\n")
+    assert (first["y"], second) == ({"a": 3, "b": 2}, {"day": "2026-11-28"})
+    with pytest.raises(yaml.YAMLError, match="'a' is given twice"):
+        strict_yaml.load_document("x: [{a: 1, a: 2}]")
