@@ -5,12 +5,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from nightshift import registry, storage, tasks
 from nightshift.contracts import package
@@ -192,7 +192,8 @@ def _stop_beside(root: str, name: str) -> Iterator[bool]:
     return (task.serving.stop(root, name) for task in tasks.load_tasks())
 
 
-class _Start(NamedTuple):
+@dataclass(frozen=True)
+class _Start:
     """The options of a start: the server's port, the folder of its prediction log, the limits of the wait."""
 
     port: int

@@ -4,11 +4,12 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 
-class Patience(NamedTuple):
+@dataclass(frozen=True)
+class Patience:
     """How long to wait for a process, in seconds.
 
     Attributes:

@@ -13,7 +13,6 @@ import zipfile
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import IO, Any, cast
 
 import torch
@@ -160,7 +159,6 @@ class Checkpoints:
         return storage.join(self.root, f"step-{step:012d}")
 
 
-@dataclass
 class Alone:
     """One process, which decides for itself."""
 

@@ -7,7 +7,7 @@ everybody has it since. Batches are normalized in each process by themselves.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import annotated_types
 import torch
@@ -62,7 +62,8 @@ class ResNetParameters(Pretrained):
         return torch.channels_last if self.channels_last else torch.contiguous_format
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True)
+class Shape:
     """What a network's layers are.
 
     Attributes:

@@ -4,9 +4,9 @@ The damaged files stay in the folder as `<name>.damaged-<number>`.
 """
 
 import shutil
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -15,7 +15,8 @@ from nightshift.tabular.online.embedded import alone, flush, newest
 from nightshift.tabular.online.log import Header, LogMark, Marker, Record, WriteAheadLog, damage_error, readable
 
 
-class RepairFinding(NamedTuple):
+@dataclass(frozen=True)
+class RepairFinding:
     """What is left of a state.
 
     Attributes:

@@ -1,6 +1,7 @@
 """Logistic regression over words, or over what a pretrained network makes of texts and images."""
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,8 @@ ITERATIONS = 1000
 NEVER = -30.0  # the logit of a class that no training row has
 
 
-class Line(NamedTuple):
+@dataclass(frozen=True)
+class Line:
     """A linear classifier.
 
     Attributes:

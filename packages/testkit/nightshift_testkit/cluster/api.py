@@ -313,11 +313,8 @@ class Handler(BaseHTTPRequestHandler):
         if "protobuf" in self.headers.get("content-type", ""):
             raise RefusedError(415, "the body of the request was in an unknown format: protobuf")
         try:
-            return (
-                strict_yaml.load_document(content)
-                if "yaml" in self.headers.get("content-type", "")
-                else json.loads(content)
-            )
+            read = strict_yaml.load_document if "yaml" in self.headers.get("content-type", "") else json.loads
+            return read(content)
         except ValueError as error:
             raise RefusedError(400, f"the body cannot be read: {error}") from None
 
