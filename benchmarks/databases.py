@@ -94,7 +94,7 @@ def ingest(uri: str, lake: Path, source: dict[str, str] = CONFIG["source"]) -> N
     last = FIRST + timedelta(days=DAYS - 1)
     plan = replace(splits.plan(settings, last), events=splits.Days(FIRST, last))
     source_of_days = sources.connect(uri, settings, last, landing=f"{lake}/landing")
-    step.ingest(step.IngestionJob(settings, plan, source_of_days, str(lake)))
+    step.ingest(step.IngestionSetup(settings, plan, source_of_days, str(lake)))
 
 
 def measure(way: Callable[[], None]) -> tuple[float, int]:

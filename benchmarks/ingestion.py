@@ -64,9 +64,9 @@ def run(days: int = DAYS) -> dict[str, Any]:
 def _measure(folder: Path, days: int, source: type[sources.OneTable]) -> tuple[dict[str, float], str]:
     settings = config.parse(CONFIG)
     plan = replace(splits.plan(settings, LAST), events=splits.Days(LAST - timedelta(days=days - 1), LAST))
-    job = step.IngestionJob(settings, plan, source(str(folder), settings), str(folder / source.__name__))
+    setup = step.IngestionSetup(settings, plan, source(str(folder), settings), str(folder / source.__name__))
     wall, cpu = time.perf_counter(), time.process_time()
-    partitions = step.ingest(job)
+    partitions = step.ingest(setup)
     took = {"ms a day": 1000 * (time.perf_counter() - wall), "CPU ms a day": 1000 * (time.process_time() - cpu)}
     hashes = [[part.date, part.sha256] for part in partitions]
     return {name: round(ms / days, 2) for name, ms in took.items()}, storage.fingerprint(hashes)

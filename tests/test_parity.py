@@ -34,7 +34,7 @@ def stepped(kind: str, device: torch.device, steps: int = 1, **fit: Any) -> tupl
     shape, parameters = NETWORKS[kind]
     recipe = recipes.build(kind, "parameters", shape, {**parameters, "batch_size": ROWS, "threads": 1, **fit})
     with devices.reproducible(0, 1), devices.exact():
-        inputs, labels = next(simulated.rows(recipe, ROWS, CPU).epoch())
+        inputs, labels = next(simulated.simulate_rows(recipe, ROWS, CPU).epoch())
         rows = ResidentDataset(inputs.to(device), labels.to(device), ROWS)
         training = NetworkTraining(Replica(recipe, device), rows)
         loss = torch.stack([training.step((rows.inputs, rows.labels)) for _ in range(steps)])[-1]

@@ -63,6 +63,19 @@ def test_a_function_is_a_verb_or_a_noun_and_no_bare_participle() -> None:
     assert [name for name in participles if "_" not in name.strip("_")] == []
 
 
+def test_a_function_says_what_it_does_with_rows_and_a_step_works_on_a_setup() -> None:
+    steps = {path for path in TREES if path.parts[0] in ("components", "nightshift") and "tabular" not in path.parts}
+    functions = [
+        f"{path}: {node.name}"
+        for path in steps
+        for node in ast.walk(TREES[path])
+        if isinstance(node, ast.FunctionDef) and node.name.strip("_") == "rows" and not node.decorator_list
+    ]
+
+    assert functions == []
+    assert [f"{path}: {name}" for path, name in names() if path in steps and name.strip("_") == "job"] == []
+
+
 def test_spelling_is_american() -> None:
     words = {path.relative_to(ROOT): [match.group() for match in BRITISH.finditer(path.read_text())] for path in TEXTS}
 

@@ -15,7 +15,7 @@ def build(record: Deployment) -> Section:
         record: `deployment.json`.
     """
     columns = [TableColumn(title="What"), TableColumn(title="Which", format="code")]
-    blocks: list[Block] = [TableBlock(title="Versions", columns=columns, rows=_rows(record))]
+    blocks: list[Block] = [TableBlock(title="Versions", columns=columns, rows=_list_facts(record))]
     if record.curl:
         blocks.append(Code(title="Send a request", text=record.curl, is_key=True))
     if record.engine:
@@ -42,7 +42,7 @@ def _completion(record: Deployment) -> str:
     return f"curl -s {record.engine}/completions -H 'content-type: application/json' -d '{body}'"
 
 
-def _rows(record: Deployment) -> list[Row]:
+def _list_facts(record: Deployment) -> list[Row]:
     named = {
         "new version": record.version,
         "live version": record.champion_version,

@@ -30,7 +30,7 @@ def evaluate(context: StepContext, find_champion: Callable[[ReleaseRef], Version
         find_champion: place of the releases -> the version that serves.
     """
     args, model, fold = context.args, context.model, context.plan.test
-    rows = tasks.find(model.kind).evaluation.rows(context.config, context.features, fold, model)
+    rows = tasks.find(model.kind).evaluation.read_test_rows(context.config, context.features, fold, model)
     step.log.info("scoring %s", rows)
     candidates = {name: rows.measure(args.model, model, name) for name in model.candidates}
     ref = ReleaseRef.from_state(context.state, context.config.name)

@@ -28,7 +28,7 @@ BATCH = 30  # days that are in memory, and on the log's next line, together; one
 
 
 @dataclass(frozen=True)
-class IngestionJob:
+class IngestionSetup:
     """What one run ingests, from where, and into which lake.
 
     Attributes:
@@ -58,8 +58,8 @@ def body(context: StepContext) -> dict[str, float | str]:
     with digests.remember(storage.join(lake, config.name, "digests.json")) as known:
         landing = storage.join(lake, config.name, "landing")
         source = sources.connect(args.data, config, days.labels_due, known, landing)
-        _require_days(job := IngestionJob(config, days, source, lake))
-        partitions = _ingest_consistently(job)
+        _require_days(setup := IngestionSetup(config, days, source, lake))
+        partitions = _ingest_consistently(setup)
     totals = tally.Totals.from_partitions(partitions)
     if not totals.read:
         raise UserError(f"{args.data} has no row on any of {days.events}; give another --date or --data")
@@ -70,7 +70,7 @@ def body(context: StepContext) -> dict[str, float | str]:
     alerts = [*section.late_labels(unlabeled), *([corrected.reason] if corrected.raised else [])]
     for sentence in alerts:
         log.warning("ingestion: %s", sentence)
-    _check_shares(job, partitions, totals)
+    _check_shares(setup, partitions, totals)
     details = {"source": args.data, "read": totals.read, "quarantined": totals.by_rule} | dict(source.details)
     details |= {"quarantined_labels": totals.quarantined} if totals.has_labels else {}
     details |= {"unlabeled": unlabeled} if unlabeled else {}
@@ -87,118 +87,120 @@ def body(context: StepContext) -> dict[str, float | str]:
     return metadata if free is None else metadata | {"lake_free_share": free}
 
 
-def _require_days(job: IngestionJob) -> None:
+def _require_days(setup: IngestionSetup) -> None:
     """Check that the source has every day, and say at once what else is wrong with what it has.
 
     Raises:
         UserError: when days are missing; with the fault of the newest one that is there.
     """
     try:
-        require_days(job.source, job.config, job.plan.events)
+        require_days(setup.source, setup.config, setup.plan.events)
     except UserError as missing:
-        raise UserError(f"{missing}{_fault_of_newest(job)}") from None
+        raise UserError(f"{missing}{_fault_of_newest(setup)}") from None
 
 
-def _fault_of_newest(job: IngestionJob) -> str:
+def _fault_of_newest(setup: IngestionSetup) -> str:
     """Return what is wrong with the newest day that is there, the end of a sentence; empty when nothing is."""
-    newest = next((day for day in reversed(list(job.plan.events)) if job.source.has(day)), None)
+    newest = next((day for day in reversed(list(setup.plan.events)) if setup.source.has(day)), None)
     if newest is None:
         return ""
     try:
-        _split(job, newest, job.source.read(newest))
+        _split(setup, newest, setup.source.read(newest))
     except UserError as fault:
         return f"; besides, {fault}"
     return ""
 
 
-def _ingest_consistently(job: IngestionJob) -> list[Partition]:
+def _ingest_consistently(setup: IngestionSetup) -> list[Partition]:
     """Find or make the partitions of the window's days, again where days only show together how they are read."""
-    partitions = ingest(job)
+    partitions = ingest(setup)
     if mixed := tally.mixed_ids(partitions):
         log.info("ingestion: %s: numbers on some days, text on others; treated as text on all", ", ".join(mixed))
-        partitions = ingest(job := replace(job, text_ids=mixed))
-    corrections = job.config.source.corrections
+        partitions = ingest(setup := replace(setup, text_ids=mixed))
+    corrections = setup.config.source.corrections
     if again := repeats.find(partitions, corrections):
         rows, stays = sum(map(len, again.values())), "latest" if corrections else "earliest"
         log.info("ingestion: %s rows repeat an event id of another day; the %s stays", f"{rows:,}", stays)
-        partitions = ingest(replace(job, repeated=again))
+        partitions = ingest(replace(setup, repeated=again))
     return partitions
 
 
-def ingest(job: IngestionJob) -> list[Partition]:
+def ingest(setup: IngestionSetup) -> list[Partition]:
     """Find the partitions of the window's days in the lake, or make them.
 
     Raises:
         UserError: when a file is bad.
     """
-    days = list(job.plan.events)
-    batch = BATCH if job.source.has_fixed_dtypes and not job.config.columns.holding(Holds.FILE, Holds.TEXT) else 1
+    days = list(setup.plan.events)
+    batch = BATCH if setup.source.has_fixed_dtypes and not setup.config.columns.holding(Holds.FILE, Holds.TEXT) else 1
     partitions: list[Partition] = []
     for first in range(0, len(days), batch):
-        partitions += _batch(job, days[first : first + batch])
+        partitions += _batch(setup, days[first : first + batch])
         rows = sum(part.rows for part in partitions)
         if len(partitions) % BATCH == 0 or len(partitions) == len(days):
             log.info("ingestion: %d of %d days, %s rows", len(partitions), len(days), f"{rows:,}")
     return partitions
 
 
-def _batch(job: IngestionJob, days: list[date]) -> list[Partition]:
+def _batch(setup: IngestionSetup, days: list[date]) -> list[Partition]:
     """Find the partitions of some days in the lake, or make them."""
-    raws = {day: job.source.read(day) for day in days}
-    keys = {day: _key(job, day, raw) for day, raw in raws.items()}
-    existing = {day: find_partition(partition_uri(job.lake, job.config.name, "events", day, keys[day])) for day in days}
+    raws = {day: setup.source.read(day) for day in days}
+    keys = {day: _key(setup, day, raw) for day, raw in raws.items()}
+    existing = {
+        day: find_partition(partition_uri(setup.lake, setup.config.name, "events", day, keys[day])) for day in days
+    }
     missing = {day: raws[day] for day, part in existing.items() if not part}
-    written = {day: _write(job, day, keys[day], missing[day], split) for day, split in _splits(job, missing)}
+    written = {day: _write(setup, day, keys[day], missing[day], split) for day, split in _splits(setup, missing)}
     return [existing[day] or written[day] for day in days]
 
 
-def _key(job: IngestionJob, day: date, raw: RawRows) -> str:
-    rules = tasks.find(job.config.task.kind).ingestion
-    meaning = [job.config.columns.model_dump(), job.config.source.timezone, rules.rules(job.config)]
-    if spelled := job.config.source.model_dump(include={"format", "columns"}, exclude_defaults=True):
+def _key(setup: IngestionSetup, day: date, raw: RawRows) -> str:
+    rules = tasks.find(setup.config.task.kind).ingestion
+    meaning = [setup.config.columns.model_dump(), setup.config.source.timezone, rules.rules(setup.config)]
+    if spelled := setup.config.source.model_dump(include={"format", "columns"}, exclude_defaults=True):
         meaning.append(spelled)
     # a due label that is missing is left out as far as that is allowed
-    labels_due = day <= job.plan.labels_due and job.config.quarantine.max_share
-    made_of = [SCHEMA, raw.sha256, meaning, labels_due, sorted(job.text_ids)]
-    if day in job.repeated:
-        made_of += [job.config.source.corrections, storage.sha256(job.repeated[day].tobytes())]
+    labels_due = day <= setup.plan.labels_due and setup.config.quarantine.max_share
+    made_of = [SCHEMA, raw.sha256, meaning, labels_due, sorted(setup.text_ids)]
+    if day in setup.repeated:
+        made_of += [setup.config.source.corrections, storage.sha256(setup.repeated[day].tobytes())]
     return storage.fingerprint(made_of)
 
 
-def _splits(job: IngestionJob, missing: Mapping[date, RawRows]) -> "Iterator[tuple[date, core.SplitRows]]":
+def _splits(setup: IngestionSetup, missing: Mapping[date, RawRows]) -> "Iterator[tuple[date, core.SplitRows]]":
     """Part the good rows of some days from the bad ones, at once if that can be."""
-    if job.source.has_fixed_dtypes and len(missing) > 1:
+    if setup.source.has_fixed_dtypes and len(missing) > 1:
         from components.ingestion import core
 
         with contextlib.suppress(UserError):  # which is raised again below, with the day
             frames = {day: raw.load() for day, raw in missing.items()}
-            if splits := core.split_batch(frames, job.config, job.plan.labels_due, job.text_ids, job.repeated):
+            if splits := core.split_batch(frames, setup.config, setup.plan.labels_due, setup.text_ids, setup.repeated):
                 yield from splits.items()
                 return
     for day, raw in missing.items():
-        yield day, _split(job, day, raw)
+        yield day, _split(setup, day, raw)
 
 
-def _split(job: IngestionJob, day: date, raw: RawRows) -> "core.SplitRows":
+def _split(setup: IngestionSetup, day: date, raw: RawRows) -> "core.SplitRows":
     from components.ingestion import core
 
     try:
-        return core.split(raw.load(), job.config, day, day <= job.plan.labels_due, job.text_ids, job.repeated)
+        return core.split(raw.load(), setup.config, day, day <= setup.plan.labels_due, setup.text_ids, setup.repeated)
     except UserError as error:
-        raise UserError(f"{job.source.name(day)} {error}") from None
+        raise UserError(f"{setup.source.name(day)} {error}") from None
 
 
-def _write(job: IngestionJob, day: date, key: str, raw: RawRows, split: "core.SplitRows") -> Partition:
-    if absent := split.absent(job.config.columns):
+def _write(setup: IngestionSetup, day: date, key: str, raw: RawRows, split: "core.SplitRows") -> Partition:
+    if absent := split.absent(setup.config.columns):
         # not where the next run looks: it reads the day again, and finds the files that have come by then
         key = storage.fingerprint([key, absent])
     quarantine = None
     if len(split.bad):
-        quarantine = partition_uri(job.lake, job.config.name, "quarantine", day, key)
+        quarantine = partition_uri(setup.lake, setup.config.name, "quarantine", day, key)
         # before the partition: what is left out of that is on record by then
         storage.write_frame(quarantine, split.bad)
-    uri, as_of = partition_uri(job.lake, job.config.name, "events", day, key), job.plan.events.last
-    expects_labels = day <= job.plan.labels_due and bool(job.config.columns.holding(Holds.LABEL))
+    uri, as_of = partition_uri(setup.lake, setup.config.name, "events", day, key), setup.plan.events.last
+    expects_labels = day <= setup.plan.labels_due and bool(setup.config.columns.holding(Holds.LABEL))
     details = {
         "read": len(split.good) + len(split.bad),
         "labels": split.labels,
@@ -215,10 +217,10 @@ def _write(job: IngestionJob, day: date, key: str, raw: RawRows, split: "core.Sp
     return write_partition(uri, day, split.good, details)
 
 
-def _check_shares(job: IngestionJob, partitions: list[Partition], totals: tally.Totals) -> None:
+def _check_shares(setup: IngestionSetup, partitions: list[Partition], totals: tally.Totals) -> None:
     """Stop a run in which a rule rejected too large a share of the rows read, or all rules one of a label's rows."""
-    if excess := totals.find_excess(job.config.quarantine):
-        raise UserError(_with_examples(excess, job.config, partitions))
+    if excess := totals.find_excess(setup.config.quarantine):
+        raise UserError(_with_examples(excess, setup.config, partitions))
 
 
 def _with_examples(excess: tally.Excess, config: Config, partitions: list[Partition]) -> str:

@@ -37,5 +37,5 @@ def read(context: StepContext) -> Subject:
     model, config, uri = context.model, context.config, context.args.model
     content = package.read_graph(uri, model, model.selected)
     limit = TOLERANCE_SHARE * config.evaluation.tolerance
-    sample, rows = tasks.find(model.kind).optimization.rows(config, context.features, uri, model, limit)
+    sample, rows = tasks.find(model.kind).optimization.read_samples(config, context.features, uri, model, limit)
     return Subject(Form(ORIGINAL, Graph(content), content), sample, rows)

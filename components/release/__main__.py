@@ -27,7 +27,7 @@ from nightshift.stats.sequential import LossSums
 
 
 @dataclass(frozen=True)
-class ReleaseJob:
+class ReleaseSetup:
     """Inputs of the step.
 
     Attributes:
@@ -71,15 +71,15 @@ def advance(
     """
     args, config, state = context.args, context.config, context.state
     target = None if state.target is Kind.RECORD_ONLY else find_target(state, config.name)
-    job = ReleaseJob(context, context.day, target, Moment(now, registry.user(), args.run))
-    before = release_record.read(job.ref)
+    setup = ReleaseSetup(context, context.day, target, Moment(now, registry.user(), args.run))
+    before = release_record.read(setup.ref)
     if before is None:
         raise UserError(
             f"registry {state.registry} has no champion of {config.name!r} to release against; "
             "run training first: nightshift run"
         )
-    reached = _verdicts(job, before) if before.challenger else []
-    record = before if state.target is Kind.RECORD_ONLY else _advance_record(job, reached)
+    reached = _verdicts(setup, before) if before.challenger else []
+    record = before if state.target is Kind.RECORD_ONLY else _advance_record(setup, reached)
     step.log.info("%s: %s", config.name, section.headline(record))
     write_section(args.release, section.build(record, reached, record != before))
     record.write(args.release)
@@ -100,90 +100,90 @@ def _metadata(record: Release, changed: bool) -> dict[str, float | str]:
     }
 
 
-def _verdicts(job: ReleaseJob, record: Release) -> list[Verdict]:
-    days, rollout = list(_losses(job, record)), job.rollout
-    periods = list(_requests(job, record))
+def _verdicts(setup: ReleaseSetup, record: Release) -> list[Verdict]:
+    days, rollout = list(_losses(setup, record)), setup.rollout
+    periods = list(_requests(setup, record))
     guards = [*verdicts.guard_slices(days, rollout), *verdicts.guard_requests(periods, rollout)]
     comparison = verdicts.compare([day[verdicts.ALL] for day in days], record, rollout)
-    return [comparison, *verdicts.check_guards(guards, record, rollout), *_objectives(job, record)]
+    return [comparison, *verdicts.check_guards(guards, record, rollout), *_objectives(setup, record)]
 
 
-def _objectives(job: ReleaseJob, record: Release) -> Iterator[Verdict]:
-    if record.stage is Stage.CANARY and job.target:
-        since = max(core.stage_start(record), job.at.now - core.DAY)
-        figures = job.target.measure(_parts(job, record)[-1], since, job.at.now)
+def _objectives(setup: ReleaseSetup, record: Release) -> Iterator[Verdict]:
+    if record.stage is Stage.CANARY and setup.target:
+        since = max(core.stage_start(record), setup.at.now - core.DAY)
+        figures = setup.target.measure(_parts(setup, record)[-1], since, setup.at.now)
         if figures:
-            yield verdicts.objectives(figures, record, job.rollout)
+            yield verdicts.objectives(figures, record, setup.rollout)
 
 
-def _requests(job: ReleaseJob, record: Release) -> Iterator[tuple[RequestFigures, RequestFigures]]:
+def _requests(setup: ReleaseSetup, record: Release) -> Iterator[tuple[RequestFigures, RequestFigures]]:
     """Yield the champion's figures and the challenger's for each time with another share; none in shadow."""
-    parts = _parts(job, record) if record.stage is Stage.CANARY and job.target else []
-    for share, since, until in core.canary_periods(record, job.at.now) if parts else ():
-        assert job.target
+    parts = _parts(setup, record) if record.stage is Stage.CANARY and setup.target else []
+    for share, since, until in core.canary_periods(record, setup.at.now) if parts else ():
+        assert setup.target
         served = (replace(part, traffic=traffic) for part, traffic in zip(parts, (1 - share, share), strict=True))
-        champion, challenger = (job.target.measure(part, since, until) for part in served)
+        champion, challenger = (setup.target.measure(part, since, until) for part in served)
         if champion and challenger:
             yield champion, challenger
 
 
-def _losses(job: ReleaseJob, record: Release) -> Iterator[dict[str, LossSums]]:
+def _losses(setup: ReleaseSetup, record: Release) -> Iterator[dict[str, LossSums]]:
     """Yield what the labels that have arrived since the release began say, a day at a time; new days are kept."""
     pair = [*(served.sha256 for served in record.versions), core.start_time(record).isoformat()]
-    folder = storage.join(job.context.state.audit, record.use_case, "releases", storage.fingerprint(pair)[:16])
-    table, known = job.context.features, set(storage.names(folder))
-    for day in _labeled_days(job, record):
+    folder = storage.join(setup.context.state.audit, record.use_case, "releases", storage.fingerprint(pair)[:16])
+    table, known = setup.context.features, set(storage.names(folder))
+    for day in _labeled_days(setup, record):
         uri = storage.join(folder, f"{day}.json")
         if f"{day}.json" in known:
             yield {name: LossSums(**sums) for name, sums in storage.read_json(uri).items()}
         elif any(part.date == str(day) for part in table.partitions):
-            losses = _compare_day(job, record, table, day)
+            losses = _compare_day(setup, record, table, day)
             storage.write_json(uri, {name: asdict(sums) for name, sums in losses.items()})
             yield losses
 
 
-def _labeled_days(job: ReleaseJob, record: Release) -> Days:
+def _labeled_days(setup: ReleaseSetup, record: Release) -> Days:
     """Return the days whose labels were not known when the release began and are now.
 
     Those before decided that the version is released; to judge by them again would count them twice.
     """
-    due = job.context.plan.labels_due
-    return Days(core.start_time(record).astimezone(UTC).date() - (job.day - due), due)
+    due = setup.context.plan.labels_due
+    return Days(core.start_time(record).astimezone(UTC).date() - (setup.day - due), due)
 
 
-def _compare_day(job: ReleaseJob, record: Release, table: Table, day: date) -> dict[str, LossSums]:
+def _compare_day(setup: ReleaseSetup, record: Release, table: Table, day: date) -> dict[str, LossSums]:
     """Return what a day's labels say, of all events and by slice: each version's loss, event by event."""
-    uris = [_version(job, served).uri for served in record.versions]
-    task, columns = tasks.find(job.context.config.task.kind).release, job.rollout.slices
+    uris = [_version(setup, served).uri for served in record.versions]
+    task, columns = tasks.find(setup.context.config.task.kind).release, setup.rollout.slices
     champion, challenger = (losses / task.worst for losses in task.losses(table, day, uris))
     slices = task.slices(table, day, columns) if columns else None
     return verdicts.sum_losses(champion, challenger, slices)
 
 
-def _advance_record(job: ReleaseJob, reached: Sequence[Verdict]) -> Release:
+def _advance_record(setup: ReleaseSetup, reached: Sequence[Verdict]) -> Release:
     def decide(record: Release | None) -> Entry | None:
         assert record
-        return _serve(job, record, core.advance(record, reached, job.rollout, job.at))
+        return _serve(setup, record, core.advance(record, reached, setup.rollout, setup.at))
 
-    with registry.lock(job.context.state.registry):
-        record = release_record.change(job.ref, decide)
+    with registry.lock(setup.context.state.registry):
+        record = release_record.change(setup.ref, decide)
     assert record
     return record
 
 
-def _serve(job: ReleaseJob, record: Release, entry: Entry | None) -> Entry | None:
+def _serve(setup: ReleaseSetup, record: Release, entry: Entry | None) -> Entry | None:
     """Have the target serve a state before the record says so; a challenger that is wrong ends its release."""
-    if job.target is None:
+    if setup.target is None:
         return entry
     wanted = entry or record
     try:
-        rollout(job.target, _parts(job, wanted), _parts(job, record))
+        rollout(setup.target, _parts(setup, wanted), _parts(setup, record))
     except BadVersionError as error:
         if not _tries(record, wanted):
             raise
-        entry = core.withdraw(record, job.at, [str(error)])
-        champion = _parts(job, entry)
-        rollout(job.target, champion, champion)  # if that does not answer either, the challenger is not to blame
+        entry = core.withdraw(record, setup.at, [str(error)])
+        champion = _parts(setup, entry)
+        rollout(setup.target, champion, champion)  # if that does not answer either, the challenger is not to blame
     return entry
 
 
@@ -195,14 +195,16 @@ def _tries(record: Release, wanted: Entry) -> bool:
     )
 
 
-def _parts(job: ReleaseJob, entry: Entry) -> list[VersionShare]:
+def _parts(setup: ReleaseSetup, entry: Entry) -> list[VersionShare]:
     """Return the versions that answer requests in a state of a release."""
     serving = [served for served in entry.versions if served.traffic]
-    return [factory.build_share(job.context.state.lake, _version(job, served), served.traffic) for served in serving]
+    return [
+        factory.build_share(setup.context.state.lake, _version(setup, served), served.traffic) for served in serving
+    ]
 
 
-def _version(job: ReleaseJob, served: ReleasedVersion) -> Version:
-    return registry.find(job.context.state.registry, job.context.config.name, served.version)
+def _version(setup: ReleaseSetup, served: ReleasedVersion) -> Version:
+    return registry.find(setup.context.state.registry, setup.context.config.name, served.version)
 
 
 if __name__ == "__main__":

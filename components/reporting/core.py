@@ -195,7 +195,7 @@ def summarize(head: RunHeader, artifacts: RunArtifacts, earlier: Json | None = N
         data=head.data,
         config=head.config.model_dump(mode="json"),
         ignored=artifacts.record.get("ignored", []),
-        rows=_rows(artifacts),
+        rows=_count_rows(artifacts),
         windows=_windows(head),
         models=_models(head, artifacts),
         selected=artifacts.file("model").get("selected"),
@@ -239,7 +239,7 @@ def _state(recorded: State | None, has_result: bool) -> State:
     return "failed" if recorded == "failed" else "skipped"
 
 
-def _rows(artifacts: RunArtifacts) -> RowCounts:
+def _count_rows(artifacts: RunArtifacts) -> RowCounts:
     events = artifacts.details("events")
     train, test = (
         artifacts.file("model").get("lineage", {}).get("train", {}),

@@ -54,7 +54,7 @@ class ScoringModel:
 
 
 @dataclass(frozen=True)
-class ScoringJob:
+class ScoringSetup:
     """A model, the table that it scores, and the URIs of the scores."""
 
     context: StepContext
@@ -82,36 +82,36 @@ class ScoringJob:
 def body(context: StepContext) -> dict[str, Any]:
     """Score the days that the lake lacks, then write what the drift step needs."""
     args, day = context.args, context.day
-    job = _build_job(context, args.model)
-    days = splits.monitoring_window(context.config, day, job.trained_until)
-    if job.trained_until >= days.newest.first:
+    setup = _build_job(context, args.model)
+    days = splits.monitoring_window(context.config, day, setup.trained_until)
+    if setup.trained_until >= days.newest.first:
         # a backfill of past days does this; it is no reason to stop
         message = "the model was trained until %s: its scores of %s say nothing about its quality"
-        step.log.warning(message, job.trained_until, days.newest)
-    parts = [tables.find_partition(job.uri(scored_day)) or _write(job, scored_day) for scored_day in days]
+        step.log.warning(message, setup.trained_until, days.newest)
+    parts = [tables.find_partition(setup.uri(scored_day)) or _write(setup, scored_day) for scored_day in days]
     if context.config.scoring.database and not args.model:
         sink.write_days(context.config.scoring, parts)
     scored = storage.read_frame(parts[-1].uri)
     flagged = int(scored["flagged"].sum()) if "flagged" in scored else None
     flood = None if flagged is None else alerts.compare_flags(parts, context.config.scoring.max_flagged)
-    step.log.info("%s: %d rows scored by version %s", day, parts[-1].rows, job.source.version)
+    step.log.info("%s: %d rows scored by version %s", day, parts[-1].rows, setup.source.version)
     quantiles = {str(q): float(value) for q, value in scored["score"].quantile(QUANTILES).dropna().items()}
-    skew = None if args.model else _measure_skew(job, scored)
+    skew = None if args.model else _measure_skew(setup, scored)
     raised = [*alerts.report_flood(flood), *alerts.report_late_labels(context.features)]
     for alert in raised:
         step.log.warning("%s", alert.sentence)
-    write_section(args.scores, section.build(parts, job.source.version, flagged, quantiles, skew, raised))
+    write_section(args.scores, section.build(parts, setup.source.version, flagged, quantiles, skew, raised))
     counted = {} if flagged is None else {"flagged": flagged}
     signals = {"signals": [flood.model_dump(mode="json")]} if flood else {}
-    _save(args.scores, job, tables.Table("scores", parts, {**_details(job), **counted, **signals}))
+    _save(args.scores, setup, tables.Table("scores", parts, {**_details(setup), **counted, **signals}))
     if skew:  # zeros too: a metric that is there always can be watched
         counted |= {"answered": skew.answered, "answered_otherwise": skew.differing}
     return {"rows": parts[-1].rows, "score_quantile": quantiles, **counted}
 
 
-def _build_job(context: StepContext, uri: str | None) -> ScoringJob:
+def _build_job(context: StepContext, uri: str | None) -> ScoringSetup:
     source = ScoringModel(uri, "unregistered") if uri else _find_champion(context)
-    return ScoringJob(context, source, source.task.scoring.scorer(source.uri, source.model))
+    return ScoringSetup(context, source, source.task.scoring.scorer(source.uri, source.model))
 
 
 def _find_champion(context: StepContext) -> ScoringModel:
@@ -119,43 +119,43 @@ def _find_champion(context: StepContext) -> ScoringModel:
     return ScoringModel(version.uri, str(version.version), version.tags)
 
 
-def _write(job: ScoringJob, day: date) -> tables.Partition:
-    step.log.info("scoring %d rows of %s", job.context.features.partition(day).rows, day)
-    batches = job.scorer.batches(job.context.features, day)
-    versioned = (rows.assign(model_version=job.source.version) for rows in batches)
-    return tables.write_batches(job.uri(day), day, versioned)
+def _write(setup: ScoringSetup, day: date) -> tables.Partition:
+    step.log.info("scoring %d rows of %s", setup.context.features.partition(day).rows, day)
+    batches = setup.scorer.batches(setup.context.features, day)
+    versioned = (rows.assign(model_version=setup.source.version) for rows in batches)
+    return tables.write_batches(setup.uri(day), day, versioned)
 
 
-def _measure_skew(job: ScoringJob, scored: "pd.DataFrame") -> "ServingSkew":
+def _measure_skew(setup: ScoringSetup, scored: "pd.DataFrame") -> "ServingSkew":
     from components.scoring import serving_skew
 
-    state, config, day = job.context.state, job.context.config, job.context.day
-    known = job.source.task.scoring.identify(scored, job.context.features.partition(day))
-    return serving_skew.compare(storage.join(state.lake, config.name, "predictions"), day, known, job.source.version)
+    state, config, day = setup.context.state, setup.context.config, setup.context.day
+    known = setup.source.task.scoring.identify(scored, setup.context.features.partition(day))
+    return serving_skew.compare(storage.join(state.lake, config.name, "predictions"), day, known, setup.source.version)
 
 
-def _details(job: ScoringJob) -> dict[str, Any]:
+def _details(setup: ScoringSetup) -> dict[str, Any]:
     return {
-        "model": job.source.uri,
-        "model_sha256": job.model.sha256,
-        "version": job.source.version,
-        "trained_until": str(job.trained_until),
-        "promised": _find_promise(job),
+        "model": setup.source.uri,
+        "model_sha256": setup.model.sha256,
+        "version": setup.source.version,
+        "trained_until": str(setup.trained_until),
+        "promised": _find_promise(setup),
     }
 
 
-def _find_promise(job: ScoringJob) -> dict[str, Any] | None:
+def _find_promise(setup: ScoringSetup) -> dict[str, Any] | None:
     """Return the metric that the model is held to and where it was measured, None when it was not."""
-    metric = job.source.task.metrics.promise
-    if evaluated := job.source.tags.get(metric):
+    metric = setup.source.task.metrics.promise
+    if evaluated := setup.source.tags.get(metric):
         return {"metric": metric, "value": float(evaluated), "measured": "when it was evaluated"}
-    validated = job.model.candidates[job.model.selected].validation.get(metric)
+    validated = setup.model.candidates[setup.model.selected].validation.get(metric)
     return None if validated is None else {"metric": metric, "value": validated, "measured": "on its validation days"}
 
 
-def _save(folder: str, job: ScoringJob, scores: tables.Table) -> None:
+def _save(folder: str, setup: ScoringSetup, scores: tables.Table) -> None:
     """Copy what drift needs of a model, which may lie where only this process can read it; then write the manifest."""
-    package.copy(job.source.uri, folder, only=[package.REFERENCE, *job.model.vocabularies])
+    package.copy(setup.source.uri, folder, only=[package.REFERENCE, *setup.model.vocabularies])
     tables.write_table(storage.join(folder, "scores.json"), scores)
 
 

@@ -90,7 +90,7 @@ def _train(context: StepContext, checkpoints: str, config: Config) -> "TrainedMo
     from components.training import core
 
     setup = TrainingSetup(config, context.plan, context.features, context.device, checkpoints)
-    return core.train(setup, tasks.find(config.task.kind).training.rows(setup), code_version())
+    return core.train(setup, tasks.find(config.task.kind).training.read_rows(setup), code_version())
 
 
 def _checkpoints(context: StepContext, code: str) -> str:

@@ -273,8 +273,8 @@ def _open_snowflake(parts: SplitResult, read_only: bool) -> Any:  # noqa: ARG001
 def _open_bigquery(parts: SplitResult, read_only: bool) -> Any:  # noqa: ARG001 its role says what it may write
     bigquery = import_module("google.cloud.bigquery")
     dataset = f"{parts.hostname}.{parts.path.strip('/')}"
-    job = bigquery.QueryJobConfig(default_dataset=dataset)
-    client = bigquery.Client(project=parts.hostname, default_query_job_config=job)
+    query = bigquery.QueryJobConfig(default_dataset=dataset)
+    client = bigquery.Client(project=parts.hostname, default_query_job_config=query)
     return import_module("google.cloud.bigquery.dbapi").connect(client)
 
 

@@ -147,7 +147,7 @@ class OneTable:
 
     def read(self, day: date) -> RawRows:
         """Return a day's rows; identified by the whole table, since any row may have changed."""
-        return RawRows(self._table.sha256, partial(self._table.rows, day))
+        return RawRows(self._table.sha256, partial(self._table.read_rows, day))
 
     @cached_property
     def _table(self) -> "ParsedTable":
@@ -187,6 +187,6 @@ class ParsedTable:
     frame: "pd.DataFrame"
     positions: "dict[date, npt.NDArray[np.intp]]"
 
-    def rows(self, day: date) -> "pd.DataFrame":
+    def read_rows(self, day: date) -> "pd.DataFrame":
         """Return a day's rows."""
         return self.frame.iloc[self.positions.get(day, [])].reset_index(drop=True)

@@ -81,15 +81,17 @@ class LakehouseTable:
 
     def has(self, day: date) -> bool:
         """Return whether the table has rows of a day, or the day may lack them; none may before the first row."""
-        return len(self._rows(day, (self._time,))) > 0 or (self._source.may_be_empty(day) and self._begins_before(day))
+        return len(self._read_rows(day, (self._time,))) > 0 or (
+            self._source.may_be_empty(day) and self._begins_before(day)
+        )
 
     def read(self, day: date) -> RawRows:
         """Return a day's rows, identified by the files that may hold them; they are read when they are loaded."""
         with explain_faults(self._snapshot.name):
             files = self._snapshot.files(self._condition(day))
-        return RawRows(storage.fingerprint(files), partial(self._rows, day, tuple(self._columns)))
+        return RawRows(storage.fingerprint(files), partial(self._read_rows, day, tuple(self._columns)))
 
-    def _rows(self, day: date, columns: tuple[str, ...]) -> "pd.DataFrame":
+    def _read_rows(self, day: date, columns: tuple[str, ...]) -> "pd.DataFrame":
         frame, days = self._dated(self._condition(day), columns)
         return frame[days == str(day)].reset_index(drop=True)
 

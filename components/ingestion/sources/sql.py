@@ -53,7 +53,7 @@ class QuerySource:
         """
         version = self._version(day)
         if version is None:
-            frame = self._rows(day)
+            frame = self._read_rows(day)
             return RawRows(identify_rows(frame), lambda: frame)
         source = self._config.source
         identity = storage.fingerprint([self._database.uri, source.query, source.version, version])
@@ -65,7 +65,7 @@ class QuerySource:
         Raises:
             UnavailableError: when the day has changed since it had this version.
         """
-        frame = self._rows(day)
+        frame = self._read_rows(day)
         if self._version(day) != version:
             raise UnavailableError(f"{self.name(day)} changed while it was read; run the same command again")
         return frame
@@ -74,7 +74,7 @@ class QuerySource:
         query = self._config.source.version
         return self._query(query, day).astype(str).to_dict("list") if query else None
 
-    def _rows(self, day: date) -> "pd.DataFrame":
+    def _read_rows(self, day: date) -> "pd.DataFrame":
         from nightshift.tasks import columns
 
         frame = self._query(self._config.source.pattern, day)

@@ -55,11 +55,11 @@ def training(request: Request, device: torch.device) -> Iterator[NetworkTraining
     parameters = {**request["parameters"], "epochs": ENDLESS}
     recipe = recipes.build(request["kind"], FIELD, request["shape"], parameters)
     with processes.join_processes(device), devices.reproducible(0, recipe.fit.threads):
-        dataset = rows(recipe, request["rows"], device)
+        dataset = simulate_rows(recipe, request["rows"], device)
         yield NetworkTraining(processes.replica(recipe, Trainer.parse_value(request["trainer"]), device), dataset)
 
 
-def rows(recipe: Recipe, count: int, device: torch.device) -> TrainingDataset:
+def simulate_rows(recipe: Recipe, count: int, device: torch.device) -> TrainingDataset:
     """Return random rows for a recipe, in whole batches, which take the same time each.
 
     Raises:

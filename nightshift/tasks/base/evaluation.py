@@ -72,7 +72,7 @@ class EvaluationTask(ABC):
     """How good a model is, and whether it may replace the champion."""
 
     @abstractmethod
-    def rows(self, config: Any, features: Table, fold: Fold, model: ModelPackage) -> RowsUnderTest[Any]:
+    def read_test_rows(self, config: Any, features: Table, fold: Fold, model: ModelPackage) -> RowsUnderTest[Any]:
         """Return the test rows of a fold.
 
         Raises:

@@ -57,7 +57,7 @@ class OptimizationTask(ABC):
     """On what other forms of a graph are measured."""
 
     @abstractmethod
-    def rows(
+    def read_samples(
         self, config: Any, features: Table, uri: str, model: ModelPackage, limit: float
     ) -> "tuple[Tensors, OptimizationRows]":
         """Return a sample of training rows' inputs, by which scales are chosen, and the validation rows.

@@ -160,7 +160,7 @@ class TrainingTask(ABC):
     """What trains and chooses a model."""
 
     @abstractmethod
-    def rows(self, setup: TrainingSetup[Any]) -> TrainingRows[Any]:
+    def read_rows(self, setup: TrainingSetup[Any]) -> TrainingRows[Any]:
         """Read the rows of a training.
 
         Raises:

@@ -93,7 +93,7 @@ class ItemsUnderTest(base.RowsUnderTest[ItemContender]):
 class EvaluationTask(base.EvaluationTask):
     """The test rows that have nothing in common with the training rows."""
 
-    def rows(self, config: ClassConfig, features: Table, fold: Fold, model: ModelPackage) -> ItemsUnderTest:
+    def read_test_rows(self, config: ClassConfig, features: Table, fold: Fold, model: ModelPackage) -> ItemsUnderTest:
         shards.check(features, model.classes)
         items = ItemTable.read(features, Days(fold.train.first, fold.test.last))
         holdout = items.holdout(fold)

@@ -38,7 +38,7 @@ Look = Callable[[Iterable[Sequence[Any]]], Iterator[Array]]
 
 
 @dataclass(frozen=True)
-class ShardJob:
+class ShardSetup:
     """What the shards of every day are made of."""
 
     config: ClassConfig
@@ -56,16 +56,16 @@ class ShardJob:
 class ShardFeatures(base.DailyFeatures):
     """What networks see, by day."""
 
-    job: ShardJob
+    setup: ShardSetup
 
     def uri(self, day: date) -> str:
-        return self.job.uri(day)
+        return self.setup.uri(day)
 
     def write(self, missing: dict[date, str]) -> dict[date, tables.Partition]:
-        return write(self.job, missing)
+        return write(self.setup, missing)
 
     def details(self, _: list[tables.Partition]) -> FeatureDetails:
-        task = self.job.config.task
+        task = self.setup.config.task
         return FeatureDetails({"seen": kinds.candidates(task.kind).preprocessing(task).feature_settings})
 
 
@@ -74,18 +74,18 @@ class FeaturesTask(base.FeaturesTask):
 
     def features(self, setup: FeatureSetup[ClassConfig]) -> ShardFeatures:
         task = setup.config.task
-        return ShardFeatures(ShardJob(setup.config, kinds.views(task.kind).view(task), setup.lake, setup.events))
+        return ShardFeatures(ShardSetup(setup.config, kinds.views(task.kind).view(task), setup.lake, setup.events))
 
 
-def write(job: ShardJob, missing: dict[date, str]) -> dict[date, tables.Partition]:
+def write(setup: ShardSetup, missing: dict[date, str]) -> dict[date, tables.Partition]:
     """Make and write the missing days, each complete before the next; a run that is ended resumes after the last.
 
     Args:
-        job: what they are made of.
+        setup: what they are made of.
         missing: day -> URI of its partition.
     """
-    with looking(job.view, sum(job.events.partition(day).rows for day in missing)) as look:
-        return {day: _day(job, day, uri, look) for day, uri in missing.items()}
+    with looking(setup.view, sum(setup.events.partition(day).rows for day in missing)) as look:
+        return {day: _day(setup, day, uri, look) for day, uri in missing.items()}
 
 
 @contextmanager
@@ -99,12 +99,12 @@ def looking(view: View, count: int) -> Iterator[Look]:
         yield lambda chunks: pool.map(view.see, chunks)
 
 
-def _day(job: ShardJob, day: date, uri: str, look: Look) -> tables.Partition:
-    part, empty = job.events.partition(day), job.view.empty
+def _day(setup: ShardSetup, day: date, uri: str, look: Look) -> tables.Partition:
+    part, empty = setup.events.partition(day), setup.view.empty
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / "shard.npy"
         shard = np.lib.format.open_memmap(draft, "w+", empty.dtype, (part.rows, *empty.shape[1:]))
-        rows = pd.concat(list(_fill(job, part, look, shard)), ignore_index=True)
+        rows = pd.concat(list(_fill(setup, part, look, shard)), ignore_index=True)
         shard.flush()
         # before the partition, by whose sidecar both are complete
         storage.copy(str(draft), shards.shard_uri(uri))
@@ -112,9 +112,9 @@ def _day(job: ShardJob, day: date, uri: str, look: Look) -> tables.Partition:
     return tables.write_partition(uri, day, rows, {})
 
 
-def _fill(job: ShardJob, part: tables.Partition, look: Look, shard: Array) -> Iterator[pd.DataFrame]:
+def _fill(setup: ShardSetup, part: tables.Partition, look: Look, shard: Array) -> Iterator[pd.DataFrame]:
     """Fill in what networks see of a day; yield who its rows are, some at a time."""
-    group, column = ["group"] if "group" in job.config.columns.roles else [], job.view.column
+    group, column = ["group"] if "group" in setup.config.columns.roles else [], setup.view.column
     kept, done = ["event_id", "event_time", *group, "label"], 0
     # of a day without rows there is no batch, and its partition needs columns all the same
     columns = [*kept, column]

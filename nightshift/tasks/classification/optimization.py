@@ -53,7 +53,7 @@ class ItemOptimizationRows(base.OptimizationRows):
 class OptimizationTask(base.OptimizationTask):
     """Accuracy on the validation rows."""
 
-    def rows(
+    def read_samples(
         self, config: ClassConfig, features: Table, uri: str, model: ModelPackage, limit: float
     ) -> tuple[Tensors, ItemOptimizationRows]:
         train, fold = model.lineage.train, splits.fold(config, model.lineage.validation.last)

@@ -14,7 +14,7 @@ from nightshift.items.metrics import Scores
 from nightshift.items.scorer import ClassScorer
 from nightshift.stats import bootstrap
 from nightshift.tasks.base import release as base
-from nightshift.tasks.rows import select_group_slices
+from nightshift.tasks.named_inputs import select_group_slices
 
 AT_ONCE = "`nightshift release abort` ends their release, `nightshift promote` promotes one without steps"
 

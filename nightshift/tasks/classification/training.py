@@ -147,7 +147,7 @@ class ItemRows(base.TrainingRows[ItemSample]):
 class TrainingTask(base.TrainingTask):
     """Models that tell classes apart."""
 
-    def rows(self, setup: TrainingSetup[ClassConfig]) -> ItemRows:
+    def read_rows(self, setup: TrainingSetup[ClassConfig]) -> ItemRows:
         task, plan = setup.config.task, setup.plan
         shards.check(setup.features, kinds.candidates(task.kind).preprocessing(task))
         items = ItemTable.read(setup.features, Days(plan.validation.train.first, plan.test.train.last))

@@ -17,7 +17,7 @@ from nightshift.data.splits import Days
 from nightshift.stats import noise, shift
 from nightshift.tasks.base import drift as base
 from nightshift.tasks.base.drift import DriftInputs
-from nightshift.tasks.rows import ReferenceComparison
+from nightshift.tasks.named_inputs import ReferenceComparison
 from nightshift.tasks.tabular import overnight
 
 SCORE_BITS = 12  # of float32, dropped where scores are ranked: what differs by less than 0.05 % is a tie

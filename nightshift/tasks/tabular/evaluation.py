@@ -17,7 +17,7 @@ from nightshift.tabular.inputs import FrameScorer
 from nightshift.tasks import visuals
 from nightshift.tasks.base import evaluation as base
 from nightshift.tasks.base.evaluation import EvaluationReport
-from nightshift.tasks.rows import MeasuredRows
+from nightshift.tasks.named_inputs import MeasuredRows
 from nightshift.tasks.tabular import compromise, dominance, judging, model_card, notes, quality, skew
 from nightshift.tasks.tabular.dominance import DominantInput
 from nightshift.tasks.tabular.explain import CalibrationSummary, Explanation, importances, slices
@@ -100,7 +100,7 @@ class TableUnderTest(MeasuredRows, base.RowsUnderTest[RowContender]):
 class EvaluationTask(base.EvaluationTask):
     """The test rows, but for customers known as compromised where the config says so."""
 
-    def rows(self, config: TabularConfig, features: Table, fold: Fold, model: ModelPackage) -> TableUnderTest:
+    def read_test_rows(self, config: TabularConfig, features: Table, fold: Fold, model: ModelPackage) -> TableUnderTest:
         # the days since training began show which customers are known as compromised
         history = features.read(Days(fold.train.first, fold.test.last))
         holdout = judging.check_rows(compromise.test_rows(history, fold, config.protocol))

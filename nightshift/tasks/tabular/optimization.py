@@ -55,7 +55,7 @@ class TableOptimizationRows(base.OptimizationRows):
 class OptimizationTask(base.OptimizationTask):
     """Average precision on the validation rows."""
 
-    def rows(
+    def read_samples(
         self, config: TabularConfig, features: Table, uri: str, model: ModelPackage, limit: float
     ) -> tuple[Tensors, TableOptimizationRows]:
         sample = package.read_reference(uri)

@@ -23,8 +23,8 @@ from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.base import training as base
 from nightshift.tasks.base.training import CandidateMetrics, TrainingSetup
 from nightshift.tasks.fitting import FitSpec, Fitted
-from nightshift.tasks.rows import InputRows, require_range
-from nightshift.tasks.rows import require_labels as every_labeled
+from nightshift.tasks.named_inputs import InputRows, require_range
+from nightshift.tasks.named_inputs import require_labels as every_labeled
 from nightshift.tasks.tabular import compromise, estimators
 from nightshift.tasks.tabular.estimators import Labels
 
@@ -153,7 +153,7 @@ class TableRows(base.TrainingRows[RowSample]):
 class TrainingTask(base.TrainingTask):
     """One matrix for all candidates."""
 
-    def rows(self, setup: TrainingSetup[TabularConfig]) -> TableRows:
+    def read_rows(self, setup: TrainingSetup[TabularConfig]) -> TableRows:
         details, plan = setup.features.details, setup.plan
         entities = ["customer", *(name for name in ("terminal",) if name in setup.config.columns.roles)]
         columns = ["event_time", *entities, "label", *details["numeric"], *details["categorical"]]

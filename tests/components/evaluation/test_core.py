@@ -19,7 +19,7 @@ from nightshift.data.splits import Days
 from nightshift.runtime.errors import UserError
 from nightshift.stats.comparison import BootstrapEstimate
 from nightshift.stats.ranking import RankingMetrics
-from nightshift.tasks.rows import MeasuredRows
+from nightshift.tasks.named_inputs import MeasuredRows
 from nightshift.tasks.tabular import judging
 from nightshift_testkit import packages
 from tests.components.training.samples import config

@@ -62,7 +62,7 @@ def test_another_version_of_the_decoder_makes_every_day_again(ingested, monkeypa
     folder, events = ingested
     before = feature(folder, CONFIG)[0]
     monkeypatch.setattr(PIL, "__version__", "0")
-    assert items.ShardJob(parsed(), view(parsed().task), str(folder), events).uri(DAY) != before.partition(DAY).uri
+    assert items.ShardSetup(parsed(), view(parsed().task), str(folder), events).uri(DAY) != before.partition(DAY).uri
     assert IngestionTask().rules(parsed())["pillow"] == "0"
 
 
@@ -80,8 +80,8 @@ def test_a_day_whose_images_were_all_refused_has_a_shard_without_any(ingested):
     empty = storage.read_frame(first.uri).iloc[:0]
     emptied = tables.write_partition(first.uri, DAY, empty, {})
     table = tables.Table("events", [emptied, second])
-    job = items.ShardJob(parsed(), view(parsed().task), str(folder), table)
-    parts = items.write(job, {DAY: job.uri(DAY), NEXT: job.uri(NEXT)})
+    setup = items.ShardSetup(parsed(), view(parsed().task), str(folder), table)
+    parts = items.write(setup, {DAY: setup.uri(DAY), NEXT: setup.uri(NEXT)})
     assert shards.map_shard(parts[DAY]).shape == (0, 16, 16, 1)
     frames = [storage.read_frame(part.uri) for part in parts.values()]
     assert frames[0].dtypes.equals(frames[1].dtypes)

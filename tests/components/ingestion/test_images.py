@@ -120,7 +120,7 @@ def test_a_day_with_files_that_were_missing_is_read_again_until_they_have_come(f
 
     def run():
         source = sources.connect(str(folder), parsed_config, DAY)
-        (part,) = ingestion.ingest(ingestion.IngestionJob(parsed_config, plan, source, str(tmp_path / "lake")))
+        (part,) = ingestion.ingest(ingestion.IngestionSetup(parsed_config, plan, source, str(tmp_path / "lake")))
         return part
 
     first = run()

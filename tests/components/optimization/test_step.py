@@ -66,7 +66,7 @@ def test_rows_that_miss_a_number_are_among_those_that_scales_come_from(trained, 
     reference = package.read_reference(trained["model"]).assign(risk=float("nan"))
     model = package.save(uri, model.model_copy(update=changes), graphs, reference)
 
-    sample, _ = optimization.OptimizationTask().rows(
+    sample, _ = optimization.OptimizationTask().read_samples(
         parse(samples.CONFIG), tables.read_table(trained["features"]), uri, model, 0.02
     )
 

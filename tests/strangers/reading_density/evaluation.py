@@ -18,5 +18,5 @@ class ReadingsUnderTest(CountsUnderTest):
 
 
 class EvaluationTask(base.EvaluationTask):
-    def rows(self, config, features, fold, _):
+    def read_test_rows(self, config, features, fold, _):
         return ReadingsUnderTest(config, fold.test, features.read(fold.test))

@@ -5,7 +5,7 @@ import numpy as np
 from nightshift.contracts import package
 from nightshift.tabular.inputs import FrameScorer
 from nightshift.tasks.base import release as base
-from nightshift.tasks.rows import select_slices
+from nightshift.tasks.named_inputs import select_slices
 
 
 class ReleaseTask(base.ReleaseTask):

@@ -26,5 +26,5 @@ class ReadingRows(ShopRows):
 
 
 class TrainingTask(base.TrainingTask):
-    def rows(self, setup):
+    def read_rows(self, setup):
         return ReadingRows(setup)

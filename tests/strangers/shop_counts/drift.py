@@ -4,7 +4,7 @@ import pandas as pd
 
 from nightshift.contracts.drift import Signal
 from nightshift.tasks.base import drift as base
-from nightshift.tasks.rows import ReferenceComparison
+from nightshift.tasks.named_inputs import ReferenceComparison
 from shop_counts import poisson
 from shop_counts.metrics import LOSS
 

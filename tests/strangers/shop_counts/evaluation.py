@@ -10,7 +10,7 @@ from nightshift.tasks.base import evaluation as base
 from nightshift.tasks.base.evaluation import EvaluationReport
 from nightshift.tasks.markdown import items, page
 from nightshift.tasks.model_cards import identity
-from nightshift.tasks.rows import MeasuredRows, require_labels
+from nightshift.tasks.named_inputs import MeasuredRows, require_labels
 from nightshift.tasks.trials import Contender, Gate, Trial, judge
 from shop_counts import poisson
 from shop_counts.metrics import LOSS
@@ -60,5 +60,5 @@ class CountsUnderTest(MeasuredRows):
 
 
 class EvaluationTask(base.EvaluationTask):
-    def rows(self, config, features, fold, _):
+    def read_test_rows(self, config, features, fold, _):
         return CountsUnderTest(config, fold.test, require_labels(features.read(fold.test), fold.test))

@@ -23,7 +23,7 @@ class CountOptimizationRows(base.OptimizationRows):
 
 
 class OptimizationTask(base.OptimizationTask):
-    def rows(self, config, features, uri, model, limit):
+    def read_samples(self, config, features, uri, model, limit):
         holdout = features.read(splits.fold(config, model.lineage.validation.last).test)
         inputs, counts = by_name(matrix(model.inputs, holdout)), holdout["label"].to_numpy(dtype=float)
         measured = CountOptimizationRows(inputs, limit, counts)

@@ -28,7 +28,7 @@ class ProfilingTask(base.ProfilingTask):
     def selected_fit(self, setup, model, phase):
         with phase(PhaseName.READ):
             sample, name = (
-                tasks.find(setup.config.task.kind).training.rows(setup).sample(setup.plan.test),
+                tasks.find(setup.config.task.kind).training.read_rows(setup).sample(setup.plan.test),
                 model.selected,
             )
         with phase(PhaseName.MATRIX):

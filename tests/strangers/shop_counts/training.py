@@ -10,7 +10,7 @@ from nightshift.tabular import inputs
 from nightshift.tasks.base import training as base
 from nightshift.tasks.base.training import CandidateMetrics, TrainingSetup
 from nightshift.tasks.fitting import FitSpec
-from nightshift.tasks.rows import InputRows, require_labels
+from nightshift.tasks.named_inputs import InputRows, require_labels
 from shop_counts import poisson
 from shop_counts.metrics import LOSS
 from shop_counts.package import ShopRates
@@ -69,5 +69,5 @@ class ShopRows(base.TrainingRows):
 
 
 class TrainingTask(base.TrainingTask):
-    def rows(self, setup):
+    def read_rows(self, setup):
         return ShopRows(setup)

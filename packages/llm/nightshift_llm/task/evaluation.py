@@ -162,7 +162,9 @@ def slices(rows: pd.DataFrame, scores: DocumentScores) -> Iterator[LanguageSlice
 class EvaluationTask(base.EvaluationTask):
     """The test texts that have little in common with the training texts."""
 
-    def rows(self, config: LanguageConfig, features: Table, fold: Fold, model: ModelPackage) -> DocumentsUnderTest:
+    def read_test_rows(
+        self, config: LanguageConfig, features: Table, fold: Fold, model: ModelPackage
+    ) -> DocumentsUnderTest:
         shards.check(features, model.preprocessing)
         table = features.read(Days(fold.train.first, fold.test.last))
         holdout = documents.holdout_documents(table, fold, config.task.max_overlap)

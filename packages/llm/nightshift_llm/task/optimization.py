@@ -64,7 +64,7 @@ class DocumentOptimizationRows(base.OptimizationRows):
 class OptimizationTask(base.OptimizationTask):
     """Bits per byte on the validation texts, of graphs and of GGUF files."""
 
-    def rows(
+    def read_samples(
         self, config: LanguageConfig, features: Table, uri: str, model: ModelPackage, limit: float
     ) -> tuple[Tensors, DocumentOptimizationRows]:
         train, scorer = model.lineage.train, DocumentScorer.open(uri, model)

@@ -61,7 +61,7 @@ class ProfilingTask(base.ProfilingTask):
         phase: Callable[[PhaseName], AbstractContextManager[None]],
     ) -> DocumentFit:
         with phase(PhaseName.READ):
-            sample = training.TrainingTask().rows(setup).sample(setup.plan.test)
+            sample = training.TrainingTask().read_rows(setup).sample(setup.plan.test)
             fit = DocumentFit(model.selected, setup.config.task.candidates[model.selected].kind, sample)
         with phase(PhaseName.MATRIX):
             assert row_count(fit.inputs)

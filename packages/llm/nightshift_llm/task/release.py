@@ -11,7 +11,7 @@ from nightshift.contracts.tables import Table
 from nightshift.items import shards
 from nightshift.stats import bootstrap
 from nightshift.tasks.base import release as base
-from nightshift.tasks.rows import select_group_slices
+from nightshift.tasks.named_inputs import select_group_slices
 from nightshift_llm.task import documents
 from nightshift_llm.task.scores import DocumentScorer, Floats
 

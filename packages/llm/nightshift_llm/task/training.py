@@ -138,7 +138,7 @@ class DocumentRows(base.TrainingRows[DocumentSample]):
 class TrainingTask(base.TrainingTask):
     """Networks that predict the next token."""
 
-    def rows(self, setup: TrainingSetup[LanguageConfig]) -> DocumentRows:
+    def read_rows(self, setup: TrainingSetup[LanguageConfig]) -> DocumentRows:
         task, plan = setup.config.task, setup.plan
         shards.check(setup.features, documents.describe_preprocessing(task, load_tokenizer(task)))
         table = setup.features.read(Days(plan.validation.train.first, plan.test.train.last))

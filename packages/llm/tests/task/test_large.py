@@ -222,7 +222,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     setup: TrainingSetup[Any] = TrainingSetup(context.config, context.plan, context.features, context.device)
     models = {}
     for name, in_graph in (("whole", 1 << 30), ("model", IN_GRAPH)):
-        rows = training.TrainingTask().rows(setup)
+        rows = training.TrainingTask().read_rows(setup)
         result = core.train(setup, replace(rows, setting=replace(rows.setting, in_graph=in_graph)), "code")
         uri = str(night.folder / name)
         models[name] = package.save(uri, result.package, result.graphs, result.reference, result.files)

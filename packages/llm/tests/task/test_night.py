@@ -103,11 +103,11 @@ def test_a_model_of_other_tokens_is_no_rival_and_takes_none_of_the_features(
     model = package.load(str(night.folder / "model"))
     other = model.model_copy(update={"preprocessing": model.preprocessing.model_copy(update=difference)})
     fold = splits.plan(parse(night.config), date.fromisoformat(SECOND)).test
-    rows = documents_under_test.EvaluationTask().rows(parse(night.config), features(night), fold, model)
+    rows = documents_under_test.EvaluationTask().read_test_rows(parse(night.config), features(night), fold, model)
     assert rows.incompatibility(model, other) == "takes other tokens"
     assert rows.incompatibility(model, model) == ""
     with pytest.raises(UserError, match=r"the features are of .*; train again"):
-        documents_under_test.EvaluationTask().rows(parse(night.config), features(night), fold, other)
+        documents_under_test.EvaluationTask().read_test_rows(parse(night.config), features(night), fold, other)
 
 
 def test_the_evaluation_gives_bits_per_byte_of_all_texts_and_of_parts_of_them(night: Night) -> None:
