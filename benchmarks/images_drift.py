@@ -35,7 +35,7 @@ from nightshift.tasks.classification.training import ItemRows
 from nightshift.tasks.images import simulator as pictures
 from nightshift.tasks.items import drift as embedding_drift
 from nightshift.tasks.items import references
-from nightshift.tasks.items.networks import Setting
+from nightshift.tasks.items.networks import FitSetup
 
 FIRST = date(2024, 1, 1)
 STABLE_DAYS, WATCHED_DAYS = 60, 7
@@ -143,7 +143,7 @@ def train_network(config: Config) -> WatchedNetwork:
     rows = pd.concat([rows for rows, _ in days], ignore_index=True)
     items = ItemTable(rows, Shards([pixels for _, pixels in days]))
     setup = TrainingSetup(config, plan, tables.Table("features", [], {"events_sha256": ""}), "cpu")
-    training_result = training.train(setup, ItemRows(Setting(task, "cpu"), plan, items), code="")
+    training_result = training.train(setup, ItemRows(FitSetup(task, "cpu"), plan, items), code="")
     graph = Graph(training_result.graphs[training_result.package.selected])
     return WatchedNetwork(
         config, task, graph, training_result.package, training_result.reference, last + timedelta(days=1)

@@ -30,7 +30,7 @@ from nightshift.data.splits import Days
 from nightshift.items.shards import ItemTable
 from nightshift.runtime.context import StepContext
 from nightshift.tasks.classification.training import ItemRows
-from nightshift.tasks.items.networks import Setting
+from nightshift.tasks.items.networks import FitSetup
 from nightshift_testkit import packages
 from pipelines import configs
 
@@ -73,7 +73,7 @@ def fit(name: str, uri: str, model: Path) -> None:
     config_model = parse(config(name))
     fold, task = splits.plan(config_model, parse_date(DATE)).validation, config_model.task
     items = ItemTable.read(tables.read_table(uri), Days(fold.train.first, fold.test.last))
-    rows = ItemRows(Setting(task, "cpu"), splits.plan(config_model, parse_date(DATE)), items)
+    rows = ItemRows(FitSetup(task, "cpu"), splits.plan(config_model, parse_date(DATE)), items)
     sample = rows.sample(fold)
     graph = fit_all(sample, [name]).candidates[name].graph
     manifest = packages.manifest(

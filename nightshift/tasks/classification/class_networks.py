@@ -9,24 +9,24 @@ from torch import nn
 from nightshift.items.shards import Array, ItemTable, labels
 from nightshift.models.neural import data
 from nightshift.models.neural.data import AugmentedDataset, Change, Gather
-from nightshift.tasks.items.networks import Scores, Setting, run_batches
+from nightshift.tasks.items.networks import FitSetup, Scores, run_batches
 
 
 def gather_dataset(
-    setting: Setting[Any], items: ItemTable, rows: pd.DataFrame, size: int, change: Change
+    setup: FitSetup[Any], items: ItemTable, rows: pd.DataFrame, size: int, change: Change
 ) -> AugmentedDataset:
     """Return what a network is trained on.
 
     Args:
-        setting: task and device.
+        setup: task and device.
         items: of the training.
         rows: those of them that train.
         size: rows of a batch.
         change: what is done to a batch, on the device.
     """
-    device = setting.torch_device
-    known = torch.from_numpy(labels(rows, setting.task.classes)).to(device)
-    is_small = items.shards.width * len(rows) <= setting.resident
+    device = setup.torch_device
+    known = torch.from_numpy(labels(rows, setup.task.classes)).to(device)
+    is_small = items.shards.width * len(rows) <= setup.resident
     gather = (
         data.gather_resident(torch.from_numpy(items.inputs(rows)).to(device))
         if is_small

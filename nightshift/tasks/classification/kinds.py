@@ -35,7 +35,7 @@ class Candidates(Protocol):
     def files(self, task: Any, /) -> Mapping[str, bytes]:
         """Return what a package holds beside its graphs."""
 
-    def fit(self, setting: Any, name: str, items: Any, rows: Any, /) -> "Fitted":
+    def fit(self, setup: Any, name: str, items: Any, rows: Any, /) -> "Fitted":
         """Fit one candidate of the config."""
 
     def recipe(self, task: Any, name: str, /) -> "Recipe":

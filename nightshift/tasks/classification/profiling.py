@@ -21,7 +21,7 @@ from nightshift.tasks.base.training import TrainingSetup
 from nightshift.tasks.classification import kinds
 from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.fitting import Fitted
-from nightshift.tasks.items.networks import STEPS, Setting
+from nightshift.tasks.items.networks import STEPS, FitSetup
 
 
 @dataclass(frozen=True)
@@ -29,47 +29,47 @@ class ItemFit(base.ProfiledFit):
     """A candidate.
 
     Attributes:
-        setting: task and device, those of the training.
+        setup: task and device, those of the training.
         items: the training days.
         rows: the training rows.
     """
 
     batch_size: ClassVar = 256
-    setting: Setting[ClassTaskConfig]
+    setup: FitSetup[ClassTaskConfig]
     items: ItemTable
     rows: pd.DataFrame
 
     @property
     def is_network(self) -> bool:
-        return self._candidates.is_network(self.setting.task, self.name)
+        return self._candidates.is_network(self.setup.task, self.name)
 
     @property
     def device(self) -> str:
-        return self.setting.device
+        return self.setup.device
 
     @cached_property
     def inputs(self) -> Tensors:
         return by_name(self.items.inputs(self.rows))
 
     def fit(self) -> Fitted:
-        return self._candidates.fit(self.setting, self.name, self.items, self.rows)
+        return self._candidates.fit(self.setup, self.name, self.items, self.rows)
 
     def brief(self) -> Callable[[], Fitted]:
         if not self.is_network:
             return self.fit
         parameters = {**self._candidate.parameters, "epochs": 1}
         candidate = self._candidate.model_copy(update={"parameters": parameters})
-        task = self.setting.task.model_copy(update={"candidates": {self.name: candidate}})
+        task = self.setup.task.model_copy(update={"candidates": {self.name: candidate}})
         rows = self.rows.head(STEPS * self._candidates.recipe(task, self.name).fit.batch_size)
-        return partial(self._candidates.fit, replace(self.setting, task=task), self.name, self.items, rows)
+        return partial(self._candidates.fit, replace(self.setup, task=task), self.name, self.items, rows)
 
     @property
     def _candidate(self) -> CandidateConfig:
-        return self.setting.task.candidates[self.name]
+        return self.setup.task.candidates[self.name]
 
     @property
     def _candidates(self) -> Candidates:
-        return kinds.candidates(self.setting.task.kind)
+        return kinds.candidates(self.setup.task.kind)
 
 
 class ProfilingTask(base.ProfilingTask):
@@ -84,7 +84,7 @@ class ProfilingTask(base.ProfilingTask):
         name, task = model.selected, setup.config.task
         with phase(PhaseName.READ):
             items = ItemTable.read(setup.features, setup.plan.test.train)
-        fit = ItemFit(name, task.candidates[name].kind, Setting(task, setup.device), items, items.rows)
+        fit = ItemFit(name, task.candidates[name].kind, FitSetup(task, setup.device), items, items.rows)
         with phase(PhaseName.MATRIX):
             assert row_count(fit.inputs) == len(items.rows)
         return fit

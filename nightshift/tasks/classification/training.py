@@ -25,7 +25,7 @@ from nightshift.tasks.classification import drift_reference, kinds
 from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.fitting import Fitted
 from nightshift.tasks.items import references
-from nightshift.tasks.items.networks import TOLERANCE, Scores, Setting
+from nightshift.tasks.items.networks import TOLERANCE, FitSetup, Scores
 
 log = logging.getLogger("nightshift")
 
@@ -37,13 +37,13 @@ class ItemSample(base.Sample):
     """Labeled training rows.
 
     Attributes:
-        setting: of the training.
+        setup: of the training.
         items: all its rows.
         rows: those of them that train.
         days: on which they lie.
     """
 
-    setting: Setting[ClassTaskConfig]
+    setup: FitSetup[ClassTaskConfig]
     items: ItemTable
     rows: pd.DataFrame
     days: Days
@@ -54,30 +54,30 @@ class ItemSample(base.Sample):
 
     @property
     def signature(self) -> Signature:
-        return self._candidates.signature(self.setting.task)
+        return self._candidates.signature(self.setup.task)
 
     @cached_property
     def preprocessing(self) -> Preprocessing:
-        return self._candidates.preprocessing(self.setting.task)
+        return self._candidates.preprocessing(self.setup.task)
 
     @property
     def files(self) -> Mapping[str, bytes]:
-        return self._candidates.files(self.setting.task)
+        return self._candidates.files(self.setup.task)
 
     @property
     def unlearned_classes(self) -> list[str]:
-        return unlearned_classes(self.rows, self.setting.task.classes, self.days)
+        return unlearned_classes(self.rows, self.setup.task.classes, self.days)
 
     @property
     def tolerance(self) -> float:
         return TOLERANCE
 
     def check(self) -> None:
-        for name in self.setting.task.candidates:
-            self._candidates.is_network(self.setting.task, name)
+        for name in self.setup.task.candidates:
+            self._candidates.is_network(self.setup.task, name)
 
     def fit(self, name: str) -> Fitted:
-        return self._candidates.fit(self.setting, name, self.items, self.rows)
+        return self._candidates.fit(self.setup, name, self.items, self.rows)
 
     def export_error(self, fitted: Fitted) -> float:
         sample = self.items.inputs(self.rows.iloc[:: -(-len(self.rows) // CHECKED)])
@@ -85,7 +85,7 @@ class ItemSample(base.Sample):
 
     @property
     def _candidates(self) -> Candidates:
-        return kinds.candidates(self.setting.task.kind)
+        return kinds.candidates(self.setup.task.kind)
 
 
 @dataclass(frozen=True)
@@ -119,24 +119,24 @@ class ItemRows(base.TrainingRows[ItemSample]):
     """The rows of a training.
 
     Attributes:
-        setting: task and device.
+        setup: task and device.
         plan: the windows of the logical date.
         items: the days from the first training day of the validation fold to the last one of the test fold.
     """
 
-    setting: Setting[ClassTaskConfig]
+    setup: FitSetup[ClassTaskConfig]
     plan: Plan
     items: ItemTable
 
     def sample(self, fold: Fold) -> ItemSample:
-        return ItemSample(self.setting, self.items, self.items.training_rows(fold), fold.train)
+        return ItemSample(self.setup, self.items, self.items.training_rows(fold), fold.train)
 
     def holdout(self, fold: Fold, _: ItemSample) -> ItemHoldout:
         rows = self.items.holdout(fold)
-        return ItemHoldout(rows, fold.test, labels(rows, self.setting.task.classes), self.items.inputs(rows))
+        return ItemHoldout(rows, fold.test, labels(rows, self.setup.task.classes), self.items.inputs(rows))
 
     def reference(self, sample: ItemSample, graph: bytes) -> tuple[pd.DataFrame, Window]:
-        holdout = references.draw_holdout(self.items.rows, self.plan, sample.rows, self.setting.task.seed)
+        holdout = references.draw_holdout(self.items.rows, self.plan, sample.rows, self.setup.task.seed)
         frame, days = (
             drift_reference.reference(holdout, self.items, sample.preprocessing, Graph(graph)),
             self.plan.before,
@@ -151,7 +151,7 @@ class TrainingTask(base.TrainingTask):
         task, plan = setup.config.task, setup.plan
         shards.check(setup.features, kinds.candidates(task.kind).preprocessing(task))
         items = ItemTable.read(setup.features, Days(plan.validation.train.first, plan.test.train.last))
-        return ItemRows(Setting(task, setup.device, setup.checkpoints), plan, items)
+        return ItemRows(FitSetup(task, setup.device, setup.checkpoints), plan, items)
 
     def networks(self, task: ClassTaskConfig) -> Mapping[str, ConfigSection]:
         candidates = kinds.candidates(task.kind)

@@ -17,7 +17,7 @@ from nightshift.tasks import onnx_export
 from nightshift.tasks.classification import class_networks, linear
 from nightshift.tasks.fitting import Fitted
 from nightshift.tasks.items import networks
-from nightshift.tasks.items.networks import Setting
+from nightshift.tasks.items.networks import FitSetup
 
 
 def preprocessing(task: ImageTaskConfig) -> parts.ImagePreprocessing:
@@ -47,18 +47,18 @@ def is_network(task: ImageTaskConfig, name: str) -> bool:
     return not recipe(task, name).fit.frozen
 
 
-def fit(setting: Setting[ImageTaskConfig], name: str, items: ItemTable, rows: pd.DataFrame) -> Fitted:
+def fit(setup: FitSetup[ImageTaskConfig], name: str, items: ItemTable, rows: pd.DataFrame) -> Fitted:
     """Fit one candidate of the config.
 
     Raises:
         UserError: when its recipe refuses a parameter.
     """
-    task = setting.task
+    task = setup.task
     architecture = recipe(task, name)
     if architecture.fit.frozen:
-        return _frozen(setting, name, architecture, items, rows)
-    data = class_networks.gather_dataset(setting, items, rows, architecture.fit.batch_size, architecture.augment)
-    training = networks.fit(setting, name, architecture, rows, data)
+        return _frozen(setup, name, architecture, items, rows)
+    data = class_networks.gather_dataset(setup, items, rows, architecture.fit.batch_size, architecture.augment)
+    training = networks.fit(setup, name, architecture, rows, data)
     scores = partial(class_networks.probabilities, training.model)
     return Fitted(lambda: onnx_export.images(training.model, architecture), scores, training.losses)
 
@@ -74,17 +74,15 @@ def recipe(task: ImageTaskConfig, name: str) -> ResNet:
 
 
 def _frozen(
-    setting: Setting[ImageTaskConfig], name: str, architecture: ResNet, items: ItemTable, rows: pd.DataFrame
+    setup: FitSetup[ImageTaskConfig], name: str, architecture: ResNet, items: ItemTable, rows: pd.DataFrame
 ) -> Fitted:
     """Fit logistic regression on the embeddings of a pretrained network."""
-    task = setting.task
+    task = setup.task
     with devices.reproducible(task.seed, architecture.fit.threads):
-        model = architecture.model().to(setting.torch_device).eval()
+        model = architecture.model().to(setup.torch_device).eval()
         *blocks, head = model
         seen = nn.Sequential(*blocks)
-        embedded = networks.run_batches(
-            lambda batch: seen(batch).mean((2, 3)), items.inputs(rows), setting.torch_device
-        )
+        embedded = networks.run_batches(lambda batch: seen(batch).mean((2, 3)), items.inputs(rows), setup.torch_device)
     assert isinstance(head, ClassifierHead)
     linear.fit(task, name, embedded, labels(rows, task.classes)).give(head.linear)
     return Fitted(lambda: onnx_export.images(model, architecture), partial(class_networks.probabilities, model))

@@ -28,7 +28,7 @@ T = TypeVar("T", bound=TaskConfig)
 
 
 @dataclass(frozen=True)
-class Setting(Generic[T]):
+class FitSetup(Generic[T]):
     """What stays the same through a training.
 
     Attributes:
@@ -61,24 +61,24 @@ def field(name: str) -> str:
 
 
 def fit(
-    setting: Setting[Any], name: str, recipe: Recipe, rows: pd.DataFrame, gathered: TrainingDataset
+    setup: FitSetup[Any], name: str, recipe: Recipe, rows: pd.DataFrame, gathered: TrainingDataset
 ) -> TrainedNetwork:
     """Fit a network on some rows of a training.
 
     Args:
-        setting: task and device.
+        setup: task and device.
         name: of the candidate.
         recipe: of the network.
         rows: what it is fitted on.
         gathered: what it sees of them.
     """
-    task, folder = setting.task, storage.fingerprint(list(rows["content"]))[:16]
-    uri, seconds = storage.join(setting.checkpoints, field(name), folder), task.trainer.checkpoint_seconds
+    task, folder = setup.task, storage.fingerprint(list(rows["content"]))[:16]
+    uri, seconds = storage.join(setup.checkpoints, field(name), folder), task.trainer.checkpoint_seconds
     with (
-        checkpoints.open_checkpoints(uri, seconds) if setting.checkpoints else nullcontext() as kept,
+        checkpoints.open_checkpoints(uri, seconds) if setup.checkpoints else nullcontext() as kept,
         devices.reproducible(task.seed, recipe.fit.threads),
     ):
-        replica = processes.replica(recipe, task.trainer, setting.torch_device)
+        replica = processes.replica(recipe, task.trainer, setup.torch_device)
         trained = trainer.fit(replica, gathered, kept)
         trained.model.eval()
         return trained

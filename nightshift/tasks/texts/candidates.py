@@ -27,7 +27,7 @@ from nightshift.models.recipes.bert import Bert, BertParameters
 from nightshift.tasks.classification import class_networks, linear
 from nightshift.tasks.fitting import Fitted
 from nightshift.tasks.items import networks
-from nightshift.tasks.items.networks import Scores, Setting
+from nightshift.tasks.items.networks import FitSetup, Scores
 from nightshift.tasks.texts import onnx_export as texts_export
 
 TOKENIZER = "tokenizer.json"  # in the package
@@ -61,23 +61,23 @@ def files(task: TextTaskConfig) -> Mapping[str, bytes]:
     return {TOKENIZER: content} if content else {}
 
 
-def fit(setting: Setting[TextTaskConfig], name: str, items: ItemTable, rows: pd.DataFrame) -> Fitted:
+def fit(setup: FitSetup[TextTaskConfig], name: str, items: ItemTable, rows: pd.DataFrame) -> Fitted:
     """Fit one candidate of the config.
 
     Raises:
         UserError: when a parameter is refused, or pretrained weights cannot be had.
     """
-    task = setting.task
+    task = setup.task
     known = labels(rows, task.classes)
     if task.candidates[name].kind == "tfidf":
         return _fit_tfidf(task, name, items.inputs(rows), known)
     architecture = recipe(task, name)
     if architecture.fit.frozen:
-        return _frozen(setting, name, architecture, items.inputs(rows), known)
+        return _frozen(setup, name, architecture, items.inputs(rows), known)
     # of a pipeline every batch has the same shape
     change = keep_batch if task.trainer.pipeline > 1 else partial(_shorten, architecture.pad)
-    data = class_networks.gather_dataset(setting, items, rows, architecture.fit.batch_size, change)
-    training = networks.fit(setting, name, architecture, rows, data)
+    data = class_networks.gather_dataset(setup, items, rows, architecture.fit.batch_size, change)
+    training = networks.fit(setup, name, architecture, rows, data)
     model = architecture.merge(training.model)
     scores = partial(class_networks.probabilities, model)
     return Fitted(lambda: texts_export.transformer(model, architecture), scores, training.losses)
@@ -130,11 +130,11 @@ def _counts(tokenizer: Tokenizer, numbers: Tokens) -> csr_array:
     return csr_array(cells, shape=(len(numbers), tokenizer.vocabulary))
 
 
-def _frozen(setting: Setting[TextTaskConfig], name: str, architecture: Bert, numbers: Tokens, known: Labels) -> Fitted:
+def _frozen(setup: FitSetup[TextTaskConfig], name: str, architecture: Bert, numbers: Tokens, known: Labels) -> Fitted:
     """Fit logistic regression on the embeddings of a pretrained network."""
-    task = setting.task
+    task = setup.task
     with devices.reproducible(task.seed, architecture.fit.threads):
-        model = architecture.model().to(setting.torch_device).eval()
+        model = architecture.model().to(setup.torch_device).eval()
         encoder, last = model
         embedded = _embeddings(encoder, numbers, architecture.pad)
     linear.fit(task, name, embedded, known).give(last)

@@ -10,7 +10,7 @@ from nightshift.contracts.profile import PhaseName
 from nightshift.items.shards import ItemTable, Shards
 from nightshift.storage import sha256
 from nightshift.tasks.classification.profiling import ItemFit
-from nightshift.tasks.items.networks import Setting
+from nightshift.tasks.items.networks import FitSetup
 from tests.components import topics
 
 
@@ -20,7 +20,7 @@ def test_weighted_words_with_parameters_of_their_own_are_measured_by_fitting_the
     labels = [task.classes[number % 4] for number in range(48)]
     rows = pd.DataFrame({"label": labels, "content": map(str, range(48))})
     texts = np.random.default_rng(0).integers(10, 512, (48, 16)).astype(np.int32)
-    subject = ItemFit("words", "tfidf", Setting(task, "cpu"), ItemTable(rows, Shards([texts])), rows)
+    subject = ItemFit("words", "tfidf", FitSetup(task, "cpu"), ItemTable(rows, Shards([texts])), rows)
 
     watch = PhaseTimer(is_cuda=False, seconds={PhaseName.READ: 0.01, PhaseName.MATRIX: 0.01})
     profile, _ = core.measure(subject, watch, sha256(subject.fit().graph))

@@ -124,7 +124,7 @@ def test_embeddings_of_published_weights_that_stay_are_told_apart_by_logistic_re
     candidate = {"kind": "resnet", "parameters": {"pretrained": published(tmp_path), "frozen": True, "threads": 1}}
     task = pictures.parsed(task={"candidates": {"frozen": candidate}}).task
 
-    fitted = images.fit(networks.Setting(task, "cpu"), "frozen", items, items.rows)
+    fitted = images.fit(networks.FitSetup(task, "cpu"), "frozen", items, items.rows)
 
     pixels, graph = items.inputs(items.rows), Graph(fitted.graph)
     theirs = LogisticRegression(max_iter=1000).fit(graph.embedding(pixels), labels(items.rows, task.classes))
@@ -141,7 +141,7 @@ def test_published_weights_are_where_a_training_begins(items, tmp_path):
     *begun, _ = images.recipe(task, "tuned").model().eval()
     pixels = items.inputs(items.rows)
 
-    fitted = images.fit(networks.Setting(task, "cpu"), "tuned", items, items.rows)
+    fitted = images.fit(networks.FitSetup(task, "cpu"), "tuned", items, items.rows)
 
     taken = networks.run_batches(lambda batch: torch.nn.Sequential(*begun)(batch).mean((2, 3)), pixels, CPU)
     embedded = Graph(fitted.graph).embedding(pixels)
@@ -164,10 +164,10 @@ def test_the_network_that_the_graph_is_compared_with_computes_in_float32_on_a_gp
 
 
 def test_images_that_stay_on_disk_train_the_same_network(items):
-    setting = networks.Setting(pictures.parsed().task, "cpu")
+    setup = networks.FitSetup(pictures.parsed().task, "cpu")
     rows = items.rows.head(60)
-    whole = images.fit(setting, "resnet", items, rows).graph
-    assert images.fit(replace(setting, resident=0), "resnet", items, rows).graph == whole
+    whole = images.fit(setup, "resnet", items, rows).graph
+    assert images.fit(replace(setup, resident=0), "resnet", items, rows).graph == whole
 
 
 @pytest.mark.slow

@@ -116,7 +116,7 @@ def test_the_tokenizer_s_file_travels_with_the_model(folder, tmp_path):
 def test_weighted_words_are_scikit_learns():
     sample = items()
     numbers = sample.shards.arrays[0]
-    fitted = texts.fit(networks.Setting(TASK, "cpu"), "words", sample, sample.rows)
+    fitted = texts.fit(networks.FitSetup(TASK, "cpu"), "words", sample, sample.rows)
     counts = np.stack([np.bincount(row, minlength=512) for row in numbers])
     counts[:, tokens.PAD] = 0
     weigh = TfidfTransformer().fit(counts)
@@ -133,12 +133,12 @@ def test_weighted_words_are_scikit_learns():
 def test_a_class_without_a_training_row_is_never_predicted(known):
     sample = items()
     rows = sample.rows[sample.rows["label"].isin(TASK.classes[1 : known + 1])]
-    setting = networks.Setting(TASK, "cpu")
+    setup = networks.FitSetup(TASK, "cpu")
     if known == 1:
         with pytest.raises(UserError, match=r"task.candidates.words.parameters: .*classes"):
-            texts.fit(setting, "words", sample, rows)
+            texts.fit(setup, "words", sample, rows)
         return
-    scores = Graph(texts.fit(setting, "words", sample, rows).graph).score(sample.inputs(rows))
+    scores = Graph(texts.fit(setup, "words", sample, rows).graph).score(sample.inputs(rows))
     assert scores[:, [0, 3]].max() < 1e-6
     assert (scores[:, 2] > 0.5).tolist() == (rows["label"] == TASK.classes[2]).tolist()
 
@@ -155,10 +155,10 @@ def test_the_graph_gives_the_network_s_probabilities_whatever_texts_are_filled_u
 
 def test_a_network_that_keeps_its_texts_on_disk_or_resumes_is_the_same(tmp_path):
     sample = items()
-    setting = networks.Setting(TASK, "cpu")
-    whole = texts.fit(setting, "bert", sample, sample.rows).graph
-    assert texts.fit(replace(setting, resident=0), "bert", sample, sample.rows).graph == whole
-    assert texts.fit(replace(setting, checkpoints=str(tmp_path)), "bert", sample, sample.rows).graph == whole
+    setup = networks.FitSetup(TASK, "cpu")
+    whole = texts.fit(setup, "bert", sample, sample.rows).graph
+    assert texts.fit(replace(setup, resident=0), "bert", sample, sample.rows).graph == whole
+    assert texts.fit(replace(setup, checkpoints=str(tmp_path)), "bert", sample, sample.rows).graph == whole
 
 
 def test_pretrained_weights_are_where_a_network_begins_and_embeddings_where_they_stay(tmp_path):
@@ -171,7 +171,7 @@ def test_pretrained_weights_are_where_a_network_begins_and_embeddings_where_they
     assert all(
         torch.equal(a, b) for a, b in zip(begun.state_dict().values(), expected.state_dict().values(), strict=True)
     )
-    ids, fitted = sample.inputs(sample.rows), texts.fit(networks.Setting(task, "cpu"), "frozen", sample, sample.rows)
+    ids, fitted = sample.inputs(sample.rows), texts.fit(networks.FitSetup(task, "cpu"), "frozen", sample, sample.rows)
     with torch.no_grad():
         embedded = expected(torch.from_numpy(ids)).numpy()
     theirs = LogisticRegression(max_iter=1000).fit(embedded, shards.labels(sample.rows, task.classes))
@@ -189,7 +189,7 @@ def test_adapters_are_trained_while_pretrained_weights_stay_and_become_part_of_t
 
     with devices.reproducible(0, threads=1):
         before = recipe(pretrained=weights).model().state_dict()
-        data = class_networks.gather_dataset(networks.Setting(TASK, "cpu"), sample, sample.rows, 16, keep_batch)
+        data = class_networks.gather_dataset(networks.FitSetup(TASK, "cpu"), sample, sample.rows, 16, keep_batch)
         after = net.merge(trainer.fit(Replica(net, torch.device("cpu")), data).model).state_dict()
     assert after.keys() == before.keys()
     changed = {name for name in before if not torch.equal(after[name], before[name])}
@@ -198,7 +198,7 @@ def test_adapters_are_trained_while_pretrained_weights_stay_and_become_part_of_t
     assert net.flops() * 3 == recipe(pretrained=weights).flops() * 2
 
     task = topics.task(candidates={"bert": {"kind": "bert", "parameters": net.fit.model_dump(exclude_defaults=True)}})
-    fitted, numbers = texts.fit(networks.Setting(task, "cpu"), "bert", sample, sample.rows), sample.inputs(sample.rows)
+    fitted, numbers = texts.fit(networks.FitSetup(task, "cpu"), "bert", sample, sample.rows), sample.inputs(sample.rows)
     assert np.abs(Graph(fitted.graph).score(numbers) - fitted.predict(numbers)).max() < 1e-5
 
 

@@ -20,7 +20,7 @@ from nightshift.models.weights import WeightFile, divide
 from nightshift.runtime.errors import UserError
 from nightshift.tasks.fitting import Fitted
 from nightshift.tasks.items import networks
-from nightshift.tasks.items.networks import Setting
+from nightshift.tasks.items.networks import FitSetup
 from nightshift_llm import checkpoint
 from nightshift_llm.config import LanguageTaskConfig
 from nightshift_llm.recipes.llama import Llama, LlamaParameters
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
 
-def fit(setting: Setting[LanguageTaskConfig], name: str, rows: pd.DataFrame) -> Fitted:
+def fit(setup: FitSetup[LanguageTaskConfig], name: str, rows: pd.DataFrame) -> Fitted:
     """Fit a candidate of the config on rows of the features table.
 
     Raises:
         UserError: when a parameter is refused, or pretrained weights cannot be had.
     """
-    task, architecture, tokenizer = setting.task, recipe(setting.task, name), load_tokenizer(setting.task)
-    trained = networks.fit(setting, name, architecture, rows, pack(setting, architecture, rows))
+    task, architecture, tokenizer = setup.task, recipe(setup.task, name), load_tokenizer(setup.task)
+    trained = networks.fit(setup, name, architecture, rows, pack(setup, architecture, rows))
     causal = architecture.causal(trained.model)
-    files = divide(name, read_weights(causal), setting.in_graph)
+    files = divide(name, read_weights(causal), setup.in_graph)
     return Fitted(
         partial(onnx_export.export_llama, causal, task.length, tokenizer.byte_lengths, files),
         partial(measure_rows, trained.model, tokenizer),
@@ -69,12 +69,12 @@ def _has_tokenizer(folder: str, tokenizer: ByteTokenizer) -> bool:
     return file.exists() and file.read_bytes() == tokenizer.content
 
 
-def pack(setting: Setting[LanguageTaskConfig], architecture: Llama, rows: pd.DataFrame) -> PackedDataset:
+def pack(setup: FitSetup[LanguageTaskConfig], architecture: Llama, rows: pd.DataFrame) -> PackedDataset:
     """Return the training data of a network from rows of the features table."""
     packed, weights = packing.pack(documents.read_tokens(rows), architecture.start, architecture.length)
     learned = weights * (packed[:, 1:] < architecture.vocabulary)
     inputs, labels = (
-        torch.from_numpy(array).to(setting.torch_device) for array in (packed % architecture.vocabulary, learned)
+        torch.from_numpy(array).to(setup.torch_device) for array in (packed % architecture.vocabulary, learned)
     )
     return PackedDataset(inputs, labels, architecture.fit.batch_size)
 

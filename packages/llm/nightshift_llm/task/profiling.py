@@ -33,7 +33,7 @@ class DocumentFit(base.ProfiledFit):
 
     @property
     def device(self) -> str:
-        return self.sample.setting.device
+        return self.sample.setup.device
 
     @cached_property
     def inputs(self) -> Tensors:
@@ -43,12 +43,12 @@ class DocumentFit(base.ProfiledFit):
         return self.sample.fit(self.name)
 
     def brief(self) -> Callable[[], Fitted]:
-        task = self.sample.setting.task
+        task = self.sample.setup.task
         candidate = task.candidates[self.name]
         brief = candidate.model_copy(update={"parameters": {**candidate.parameters, "epochs": 1}})
-        setting = replace(self.sample.setting, task=task.model_copy(update={"candidates": {self.name: brief}}))
-        rows = self.sample.rows.head(STEPS * candidates.recipe(setting.task, self.name).fit.batch_size)
-        return partial(candidates.fit, setting, self.name, rows)
+        setup = replace(self.sample.setup, task=task.model_copy(update={"candidates": {self.name: brief}}))
+        rows = self.sample.rows.head(STEPS * candidates.recipe(setup.task, self.name).fit.batch_size)
+        return partial(candidates.fit, setup, self.name, rows)
 
 
 class ProfilingTask(base.ProfilingTask):

@@ -17,7 +17,7 @@ from nightshift.tasks.base import training as base
 from nightshift.tasks.base.training import CandidateMetrics, TrainingSetup
 from nightshift.tasks.fitting import Fitted
 from nightshift.tasks.items import references
-from nightshift.tasks.items.networks import TOLERANCE, Setting
+from nightshift.tasks.items.networks import TOLERANCE, FitSetup
 from nightshift_llm.config import LanguageConfig, LanguageTaskConfig
 from nightshift_llm.preprocessing import LanguagePreprocessing
 from nightshift_llm.task import candidates, documents, scores
@@ -33,12 +33,12 @@ class DocumentSample(base.Sample):
     """Texts that train.
 
     Attributes:
-        setting: of the training.
+        setup: of the training.
         rows: of the features table.
         days: on which they lie.
     """
 
-    setting: Setting[LanguageTaskConfig]
+    setup: FitSetup[LanguageTaskConfig]
     rows: pd.DataFrame
     days: Days
 
@@ -48,11 +48,11 @@ class DocumentSample(base.Sample):
 
     @property
     def signature(self) -> Signature:
-        return Signature.of_scores(Tensor.of_rows(Datatype.INT32, self.setting.task.length + 1))
+        return Signature.of_scores(Tensor.of_rows(Datatype.INT32, self.setup.task.length + 1))
 
     @cached_property
     def preprocessing(self) -> LanguagePreprocessing:
-        return documents.describe_preprocessing(self.setting.task, self.tokenizer)
+        return documents.describe_preprocessing(self.setup.task, self.tokenizer)
 
     @property
     def files(self) -> Mapping[str, bytes]:
@@ -63,11 +63,11 @@ class DocumentSample(base.Sample):
         return TOLERANCE
 
     def check(self) -> None:
-        for name in self.setting.task.candidates:
-            candidates.recipe(self.setting.task, name)
+        for name in self.setup.task.candidates:
+            candidates.recipe(self.setup.task, name)
 
     def fit(self, name: str) -> Fitted:
-        return candidates.fit(self.setting, name, self.rows)
+        return candidates.fit(self.setup, name, self.rows)
 
     def export_error(self, fitted: Fitted) -> float:
         some = documents.read_tokens(self.rows.iloc[:: -(-len(self.rows) // CHECKED)])
@@ -81,7 +81,7 @@ class DocumentSample(base.Sample):
     @cached_property
     def tokenizer(self) -> ByteTokenizer:
         """How texts become tokens."""
-        return load_tokenizer(self.setting.task)
+        return load_tokenizer(self.setup.task)
 
 
 @dataclass(frozen=True)
@@ -112,25 +112,25 @@ class DocumentRows(base.TrainingRows[DocumentSample]):
     """The texts of a training.
 
     Attributes:
-        setting: task and device.
+        setup: task and device.
         plan: the windows of the logical date.
         rows: from the first training day of the validation fold to the last one of the test fold.
     """
 
-    setting: Setting[LanguageTaskConfig]
+    setup: FitSetup[LanguageTaskConfig]
     plan: Plan
     rows: pd.DataFrame
 
     def sample(self, fold: Fold) -> DocumentSample:
-        return DocumentSample(self.setting, documents.training_documents(self.rows, fold), fold.train)
+        return DocumentSample(self.setup, documents.training_documents(self.rows, fold), fold.train)
 
     def holdout(self, fold: Fold, sample: DocumentSample) -> DocumentHoldout:
-        holdout = documents.holdout_documents(self.rows, fold, self.setting.task.max_overlap)
+        holdout = documents.holdout_documents(self.rows, fold, self.setup.task.max_overlap)
         return DocumentHoldout(sample, holdout, fold.test)
 
     def reference(self, sample: DocumentSample, graph: bytes) -> tuple[pd.DataFrame, Window]:
         days = self.plan.before
-        holdout = references.draw_holdout(self.rows, self.plan, sample.rows, self.setting.task.seed)
+        holdout = references.draw_holdout(self.rows, self.plan, sample.rows, self.setup.task.seed)
         frame = scores.describe(sample.scorer(graph), holdout, references.REFERENCE)
         return frame, Window(first=days.first, last=days.last, rows=len(frame))
 
@@ -142,7 +142,7 @@ class TrainingTask(base.TrainingTask):
         task, plan = setup.config.task, setup.plan
         shards.check(setup.features, documents.describe_preprocessing(task, load_tokenizer(task)))
         table = setup.features.read(Days(plan.validation.train.first, plan.test.train.last))
-        return DocumentRows(Setting(task, setup.device, setup.checkpoints), plan, table)
+        return DocumentRows(FitSetup(task, setup.device, setup.checkpoints), plan, table)
 
     def networks(self, task: LanguageTaskConfig) -> Mapping[str, ConfigSection]:
         return task.candidates

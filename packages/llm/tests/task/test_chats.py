@@ -12,7 +12,7 @@ from nightshift.contracts import package
 from nightshift.runtime.errors import UserError
 from nightshift.serving.items.loader import load_schema
 from nightshift.serving.items.schema import ItemError
-from nightshift.tasks.items.networks import Setting
+from nightshift.tasks.items.networks import FitSetup
 from nightshift_llm.task import candidates, tokens
 from tests.components.tales import Night, chat, config, task
 
@@ -38,7 +38,7 @@ def test_a_batch_counts_learned_tokens_alone():
     texts = [chat(("user", "x" * size), ("assistant", ANSWER)) for size in (3, 40)]
     rows = pd.DataFrame({"tokens": [document.tobytes() for document in CHATS.encode(texts)]})
     architecture = candidates.recipe(task(chat=True, length=32), "llama")
-    dataset = candidates.pack(Setting(task(chat=True, length=32), "cpu"), architecture, rows)
+    dataset = candidates.pack(FitSetup(task(chat=True, length=32), "cpu"), architecture, rows)
     assert dataset.inputs.max() < CHATS.vocabulary
     assert (dataset.labels > 0).sum() == 2 * (len(ANSWER) + 1)
 

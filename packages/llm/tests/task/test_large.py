@@ -223,7 +223,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     models = {}
     for name, in_graph in (("whole", 1 << 30), ("model", IN_GRAPH)):
         rows = training.TrainingTask().read_rows(setup)
-        result = core.train(setup, replace(rows, setting=replace(rows.setting, in_graph=in_graph)), "code")
+        result = core.train(setup, replace(rows, setup=replace(rows.setup, in_graph=in_graph)), "code")
         uri = str(night.folder / name)
         models[name] = package.save(uri, result.package, result.graphs, result.reference, result.files)
     return Trained(night, models)
