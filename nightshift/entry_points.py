@@ -6,8 +6,9 @@ Nothing of a package is imported before it is needed, and none takes the place o
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
-from importlib.metadata import EntryPoint, EntryPoints
+from importlib.metadata import EntryPoint
 from types import MappingProxyType
+from typing import Any
 
 TASKS = "nightshift.tasks"  # the task's name -> a `nightshift.kinds.TaskKind`
 COMMANDS = "nightshift.commands"  # the command -> a module with `add(commands, words)`; its docstring is the help
@@ -26,6 +27,6 @@ def find(group: str) -> Mapping[str, EntryPoint]:
 
 
 @cache
-def _read() -> EntryPoints:
-    """Return those of every installed package, whose metadata takes milliseconds to read."""
-    return metadata.entry_points()
+def _read() -> Any:
+    """Return those of all installed packages, whose metadata takes milliseconds to read."""
+    return metadata.entry_points()  # of another type before Python 3.12
