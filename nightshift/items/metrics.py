@@ -43,7 +43,7 @@ def evaluate(labels: Labels, scores: Scores) -> ClassMetrics:
     }
 
 
-def resample(labels: Labels, predicted: Labels, groups: Labels, classes: int) -> dict[str, Scores]:
+def resample(labels: Labels, predicted: Labels, groups: Labels, classes: int) -> dict[str, npt.NDArray[np.float64]]:
     """Return `accuracy` and `macro_f1` of every resample of the groups, (resamples,) each.
 
     Args:
