@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.strangers import INSTALLED, StrangerWorkspace, read
+from tests.e2e.third_party import INSTALLED, ThirdPartyWorkspace, read
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("unlabeled")]
 
@@ -43,7 +43,7 @@ print(table.partition(day).rows, len(losses), losses.min(), losses.max())
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a training whose model is judged and registered."""
-    workspace = StrangerWorkspace(tmp_path_factory.mktemp("readings"))
+    workspace = ThirdPartyWorkspace(tmp_path_factory.mktemp("readings"))
     return workspace.run("training", DAY, CONFIG, "--target", "register-only")
 
 

@@ -48,7 +48,7 @@ def test_questions_that_a_task_has_to_answer_are_named() -> None:
 
 
 def test_a_question_that_a_third_party_task_does_not_know_has_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "tests" / "strangers"))
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "third_party"))
     task = Task(importlib.import_module("shop_counts").TASK)
     assert "networks" not in vars(type(task.training))
     assert task.training.networks(None) == {}

@@ -1,6 +1,6 @@
 """Tasks of other packages, through the command line.
 
-Nothing of `tests/strangers` is imported: to have that folder on the path is to have the packages installed.
+Nothing of `tests/third_party` is imported: to have that folder on the path is to have the packages installed.
 """
 
 import json
@@ -13,12 +13,12 @@ import yaml
 
 from tests.e2e import command
 
-STRANGERS = Path(__file__).parents[1] / "strangers"
-INSTALLED = os.pathsep.join(filter(None, [str(STRANGERS), os.environ.get("PYTHONPATH", "")]))
+THIRD_PARTY = Path(__file__).parents[1] / "third_party"
+INSTALLED = os.pathsep.join(filter(None, [str(THIRD_PARTY), os.environ.get("PYTHONPATH", "")]))
 
 
 @dataclass(frozen=True)
-class StrangerWorkspace:
+class ThirdPartyWorkspace:
     """A workspace, in whose commands the packages are installed."""
 
     folder: Path

@@ -16,10 +16,10 @@ import pandas as pd
 import pytest
 import yaml
 
-from tests.e2e.strangers import INSTALLED, StrangerWorkspace, read
+from tests.e2e.third_party import INSTALLED, ThirdPartyWorkspace, read
 
 # in one group, so that one worker makes the runs that all of it looks at
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("stranger")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("third-party")]
 
 TRAINED, SCORED, AGAIN = "2025-06-30", "2025-07-01", "2025-07-07"
 STEPS = {"2025-07-15": "2025-07-08", "2025-07-16": "2025-07-15"}  # logical date -> since when its stage has lasted
@@ -43,21 +43,21 @@ def config(candidates: dict[str, Any], **evaluation: float) -> dict[str, Any]:
     }
 
 
-def backdate(shops: StrangerWorkspace, day: str) -> None:
+def backdate(shops: ThirdPartyWorkspace, day: str) -> None:
     """Have what the release record says of today lie in the past, from which day on labels count."""
     record = shops.folder / "registry/releases/shops.json"
     record.write_text(re.sub(r'"since": *"(?!2025-07)[^"]*"', f'"since": "{day}T06:00:00Z"', record.read_text()))
 
 
 @pytest.fixture(scope="module")
-def shops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StrangerWorkspace]:
-    shops = StrangerWorkspace(tmp_path_factory.mktemp("shops"))
+def shops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThirdPartyWorkspace]:
+    shops = ThirdPartyWorkspace(tmp_path_factory.mktemp("shops"))
     yield shops
     shops.nightshift("stop")
 
 
 @pytest.fixture(scope="module")
-def first(shops: StrangerWorkspace) -> Path:
+def first(shops: ThirdPartyWorkspace) -> Path:
     """The training of a poor model, which becomes the champion since it is the first."""
     return shops.run("training", TRAINED, config(STIFF, max_loss=30))
 
@@ -73,23 +73,23 @@ def answer(first: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def scored(shops: StrangerWorkspace, answer: dict[str, Any]) -> Path:
+def scored(shops: ThirdPartyWorkspace, answer: dict[str, Any]) -> Path:
     return shops.run("scoring", SCORED, config(STIFF))
 
 
 @pytest.fixture(scope="module")
-def monitored(shops: StrangerWorkspace, scored: Path) -> Path:
+def monitored(shops: ThirdPartyWorkspace, scored: Path) -> Path:
     return shops.run("monitoring", SCORED, config(STIFF))
 
 
 @pytest.fixture(scope="module")
-def challenged(shops: StrangerWorkspace, monitored: Path) -> Path:
+def challenged(shops: ThirdPartyWorkspace, monitored: Path) -> Path:
     """The training of a better model, which is released in steps."""
     return shops.run("training", AGAIN, config(STIFF | {"poisson": {"kind": "poisson"}}))
 
 
 @pytest.fixture(scope="module")
-def steps(shops: StrangerWorkspace, challenged: Path) -> list[dict[str, Any]]:
+def steps(shops: ThirdPartyWorkspace, challenged: Path) -> list[dict[str, Any]]:
     """The release record after each step."""
     records = []
     for day, since in STEPS.items():
