@@ -62,6 +62,24 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return f"{len(val)} bytes" if isinstance(val, bytes) else None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have one worker run the tests that share a fixture: two would both make it."""
+    for item in items:
+        owners = find_owners(item) if isinstance(item, pytest.Function) else set()
+        if owners and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(min(owners, key=len)))
+
+
+def find_owners(item: pytest.Function) -> set[str]:
+    """The modules, and folders for a whole session, that share a fixture which a test uses."""
+    used = [definitions[-1] for definitions in item._fixtureinfo.name2fixturedefs.values()]
+    # those without a base are of plugins, such as this one
+    folders = {fixture.baseid for fixture in used if fixture.scope == "session" and fixture.baseid}
+    modules = {item.nodeid.partition("::")[0] for fixture in used if fixture.scope == "module" and fixture.baseid}
+    return folders | modules
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what compares a GPU with the CPU where there is none; `make test-gpu` wants one, and fails."""
     if item.get_closest_marker("gpu") is None:
