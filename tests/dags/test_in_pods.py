@@ -22,7 +22,7 @@ import yaml
 from nightshift.runtime.image import image
 from nightshift_testkit import postgresql, tracking
 from nightshift_testkit.cluster import docker
-from nightshift_testkit.cluster.cluster import Cluster, running
+from nightshift_testkit.cluster.cluster import SimulatedCluster, running
 from nightshift_testkit.cluster.kinds import POD
 from nightshift_testkit.cluster.samples import named
 from nightshift_testkit.cluster.services import Service, proxy
@@ -63,7 +63,7 @@ CONFIG_FILE = "/etc/nightshift/small.yaml"
 class Inside(Airflow):
     """An Airflow whose steps are pods."""
 
-    nodes: Cluster
+    nodes: SimulatedCluster
 
     def summary(self, run: str) -> Any:
         return self.artifact(f"runs/{run}/summary.json")
@@ -99,7 +99,7 @@ def inside(value: dict[str, Any], namespace: str = NAMESPACE) -> dict[str, Any]:
     return value
 
 
-def furnish(nodes: Cluster) -> None:
+def furnish(nodes: SimulatedCluster) -> None:
     """Add our objects and nodes."""
     nodes.apply(*objects())
     gpu = STEPS[environments.Role.GPU]
@@ -216,7 +216,7 @@ def disturb(airflow: Inside) -> None:
     airflow.nodes.delete(POD, airflow.wait_for("evaluation", "first")["metadata"]["name"], namespace=NAMESPACE)
 
 
-def probes(nodes: Cluster) -> dict[str, tuple[str, Any]]:
+def probes(nodes: SimulatedCluster) -> dict[str, tuple[str, Any]]:
     """Return each distinct probe of Airflow's containers, with the name of the one that it is made in."""
     by_name = {}
     for pod in nodes.pods("airflow"):

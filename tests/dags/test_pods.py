@@ -15,7 +15,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kubernetes.client import models as k8s
 
-from nightshift_testkit.cluster.cluster import Cluster, running
+from nightshift_testkit.cluster.cluster import SimulatedCluster, running
 from nightshift_testkit.cluster.kinds import POD
 from nightshift_testkit.cluster.runtimes import ProcessRuntime
 from nightshift_testkit.cluster.samples import named
@@ -31,7 +31,7 @@ IN_QUOTA = {"name": "none", "namespace": NAMESPACE}
 
 
 @pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[Cluster]:
+def nodes(tmp_path: Path) -> Iterator[SimulatedCluster]:
     """A cluster with what a step's pod asks for, and one node."""
     with running(ProcessRuntime(), tmp_path) as cluster:
         cluster.add_namespace(NAMESPACE)
@@ -80,7 +80,9 @@ class Step:
         return thread
 
 
-def test_a_preempted_pod_is_followed_by_another_within_the_same_try(load: Load, nodes: Cluster, tmp_path: Path) -> None:
+def test_a_preempted_pod_is_followed_by_another_within_the_same_try(
+    load: Load, nodes: SimulatedCluster, tmp_path: Path
+) -> None:
     tries = tmp_path / "tries"
 
     Step(load, f"echo once >> {tries}; [ $(wc -l < {tries}) = 4 ] || exit 75").run()
@@ -89,7 +91,9 @@ def test_a_preempted_pod_is_followed_by_another_within_the_same_try(load: Load, 
     assert nodes.pods(NAMESPACE) == []
 
 
-def test_a_pod_that_is_preempted_all_the_time_fails_in_the_end(load: Load, nodes: Cluster, tmp_path: Path) -> None:
+def test_a_pod_that_is_preempted_all_the_time_fails_in_the_end(
+    load: Load, nodes: SimulatedCluster, tmp_path: Path
+) -> None:
     tries = tmp_path / "tries"
 
     step = Step(load, f"echo once >> {tries}; exit 75")
@@ -100,13 +104,13 @@ def test_a_pod_that_is_preempted_all_the_time_fails_in_the_end(load: Load, nodes
     assert tries.read_text() == "once\n" * 3
 
 
-def test_a_users_mistake_is_reported_in_the_steps_own_words(load: Load, nodes: Cluster) -> None:
+def test_a_users_mistake_is_reported_in_the_steps_own_words(load: Load, nodes: SimulatedCluster) -> None:
     with pytest.raises(AirflowFailException, match=r"^exit code 2\nreading\ningestion: --date is 'x'\n$"):
         Step(load, "echo reading; echo \"ingestion: --date is 'x'\" >&2; exit 2").run()
 
 
 def test_each_line_that_a_step_prints_is_read_within_seconds_while_it_runs(
-    load: Load, nodes: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    load: Load, nodes: SimulatedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By the step's own clock; a line does not wait for the next one, which is printed when it has been read."""
     read: list[str] = []
@@ -130,7 +134,7 @@ def test_each_line_that_a_step_prints_is_read_within_seconds_while_it_runs(
     sys.stderr.write(f"seconds until a line is read: {late}\n")
 
 
-def end(nodes: Cluster, pod: dict[str, Any], how: str) -> None:
+def end(nodes: SimulatedCluster, pod: dict[str, Any], how: str) -> None:
     """Take a running pod away; a node that is left can run another one."""
     name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
     if how == "deleted":
@@ -147,7 +151,7 @@ def end(nodes: Cluster, pod: dict[str, Any], how: str) -> None:
         nodes.add_node(f"{node}x", {"nightshift/pool": "general"})
 
 
-def names(nodes: Cluster) -> list[str]:
+def names(nodes: SimulatedCluster) -> list[str]:
     return [pod["metadata"]["name"] for pod in nodes.pods(NAMESPACE)]
 
 
@@ -155,7 +159,7 @@ ENDS = ("deleted", "drained", "tainted", "lost with its node")
 
 
 def test_a_pod_that_is_taken_away_is_followed_by_another_within_the_same_try(
-    load: Load, nodes: Cluster, tmp_path: Path
+    load: Load, nodes: SimulatedCluster, tmp_path: Path
 ) -> None:
     rounds = int(os.environ.get("NIGHTSHIFT_PREEMPTIONS", len(ENDS)))
     step = Step(load, f"echo $$ >> {tmp_path}/up; [ $(wc -l < {tmp_path}/up) -gt {rounds} ] || exec sleep 600")
@@ -171,7 +175,7 @@ def test_a_pod_that_is_taken_away_is_followed_by_another_within_the_same_try(
     assert len((tmp_path / "up").read_text().splitlines()) == rounds + 1
 
 
-def test_a_step_that_is_killed_takes_a_try(load: Load, nodes: Cluster, tmp_path: Path) -> None:
+def test_a_step_that_is_killed_takes_a_try(load: Load, nodes: SimulatedCluster, tmp_path: Path) -> None:
     step = Step(load, f"touch {tmp_path}/up; exec sleep 600")
     thread = step.start()
     wait_until((tmp_path / "up").exists, "the step runs")
@@ -184,7 +188,7 @@ def test_a_step_that_is_killed_takes_a_try(load: Load, nodes: Cluster, tmp_path:
 
 
 def test_a_step_waits_while_the_quota_is_used_up(
-    load: Load, nodes: Cluster, capsys: pytest.CaptureFixture[str]
+    load: Load, nodes: SimulatedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes.apply(named("ResourceQuota", "none", spec={"hard": {"pods": "0"}}) | {"metadata": IN_QUOTA})
     step = Step(load, "true")
@@ -200,7 +204,7 @@ def test_a_step_waits_while_the_quota_is_used_up(
 
 @pytest.mark.parametrize(("text", "returned"), [('{"rows": 3}', {"rows": 3}), ("done", {}), ("3", {})])
 def test_what_a_step_says_at_its_end_is_the_tasks_result(
-    text: str, returned: dict[str, Any], load: Load, nodes: Cluster
+    text: str, returned: dict[str, Any], load: Load, nodes: SimulatedCluster
 ) -> None:
     step = Step(load, f"echo '{text}' > \"$NIGHTSHIFT_TERMINATION_MESSAGE\"")
 

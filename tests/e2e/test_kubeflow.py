@@ -21,7 +21,7 @@ from kubernetes import client
 from nightshift import registry
 from nightshift.cluster.kubeflow import Definition
 from nightshift_testkit import s3, tracking
-from nightshift_testkit.cluster.cluster import Cluster, running
+from nightshift_testkit.cluster.cluster import SimulatedCluster, running
 from nightshift_testkit.cluster.kinds import POD
 from nightshift_testkit.cluster.samples import named
 from nightshift_testkit.cluster.services import Service, proxy
@@ -65,7 +65,7 @@ class Platform:
     """A Kubeflow, and the cluster that it has."""
 
     kubeflow: Kubeflow
-    nodes: Cluster
+    nodes: SimulatedCluster
     argo: Argo
     lustre: Path
     registry: str
@@ -113,7 +113,7 @@ def finished(process: "subprocess.Popen[str]") -> tuple[str, int]:
     return output, process.returncode
 
 
-def furnish(nodes: Cluster) -> None:
+def furnish(nodes: SimulatedCluster) -> None:
     """Add what our manifests describe, nodes, and what Kubeflow's and `make cloud-install` bring."""
     for name in OURS:
         for value in yaml.safe_load_all((INFRA / name).read_text()):
@@ -286,7 +286,7 @@ def test_what_the_clock_starts_starts_the_run_of_the_day_which_runs_to_its_end(
 def test_every_pod_of_every_pipeline_is_let_in(name: str, site: str, platform: Platform) -> None:
     pipeline = arguments.load_compiled(name, site)
     whole = Definition.read(pipeline.yaml).fields["pipeline_spec"]
-    facts = spec.Facts(name, "run-1", "the-run", dict.fromkeys(pipeline.parameters, "given"), STORE)
+    facts = spec.RunFacts(name, "run-1", "the-run", dict.fromkeys(pipeline.parameters, "given"), STORE)
 
     with ExitStack() as stack:
         core = client.CoreV1Api(platform.argo.api(stack, "argo"))
@@ -322,7 +322,7 @@ def test_where_pod_security_is_strictest_no_step_is_let_in_and_the_run_says_why(
 
 
 @contextmanager
-def enforced(nodes: Cluster, level: str) -> Iterator[None]:
+def enforced(nodes: SimulatedCluster, level: str) -> Iterator[None]:
     """Have another Pod Security in the namespace for a while."""
     for policy in (level, "baseline"):
         labels = {"pod-security.kubernetes.io/enforce": policy}

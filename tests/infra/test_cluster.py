@@ -17,8 +17,8 @@ from infra.cluster import core
 from nightshift.runtime.errors import UserError
 from nightshift_testkit import tracking
 from nightshift_testkit.cluster.kinds import BINDING, ROLE
-from nightshift_testkit.cluster.rbac import Action, User, allowed
-from nightshift_testkit.cluster.store import Store
+from nightshift_testkit.cluster.rbac import AccessRequest, User, allowed
+from nightshift_testkit.cluster.store import ResourceStore
 from pipelines.environments import AWS, GCP, GPU, SITES, STATE, Role
 from pipelines.images import PUSHED_IMAGES
 from tests.infra import checks, kustomize
@@ -167,7 +167,7 @@ def test_airflow_is_not_let_into_monitoring() -> None:
 @pytest.mark.parametrize("domain", ["", "@example.com"], ids=["EKS", "GKE"])
 def test_people_may_do_what_their_groups_are_for(namespace: str, domain: str) -> None:
     """Beside what Kubernetes' own `edit` and `view` hold, which know no kinds of charts."""
-    store = Store()
+    store = ResourceStore()
     for kind in (ROLE, BINDING):
         for value in of_kind(namespace, kind.name):
             store.add(kind, value | {"metadata": value["metadata"] | {"namespace": namespace}})
@@ -176,10 +176,10 @@ def test_people_may_do_what_their_groups_are_for(namespace: str, domain: str) ->
     charted += [("serving.kserve.io", "inferenceservices")]
 
     for group, resource in charted:
-        assert allowed(store, operator, Action("create", group, resource, namespace))
-        assert allowed(store, reader, Action("list", group, resource, namespace))
-        assert not allowed(store, reader, Action("create", group, resource, namespace))
-    assert allowed(store, reader, Action("create", "", "pods/portforward", namespace))
+        assert allowed(store, operator, AccessRequest("create", group, resource, namespace))
+        assert allowed(store, reader, AccessRequest("list", group, resource, namespace))
+        assert not allowed(store, reader, AccessRequest("create", group, resource, namespace))
+    assert allowed(store, reader, AccessRequest("create", "", "pods/portforward", namespace))
     bound = [(binding["roleRef"]["name"], binding["subjects"]) for binding in of_kind(namespace, "RoleBinding")]
     for role, subject in (("edit", operator), ("view", reader)):
         assert any(role == name and subject.groups[0] in {person["name"] for person in who} for name, who in bound)

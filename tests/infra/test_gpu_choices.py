@@ -259,13 +259,13 @@ def test_karpenters_own_schema_takes_the_nodes(rendered: Rendered) -> None:
 
 
 @functools.cache
-def known_kinds() -> dict[tuple[str, str], kinds.Kind]:
+def known_kinds() -> dict[tuple[str, str], kinds.ResourceKind]:
     """The kinds of the CustomResourceDefinitions that are at hand."""
     known = [kind for definition in kinds.definitions(CRDS) for kind in kinds.custom(definition)]
     return {(kind.api_version, kind.name): kind for kind in known}
 
 
-def kind_of(value: Json) -> kinds.Kind:
+def kind_of(value: Json) -> kinds.ResourceKind:
     return known_kinds()[value["apiVersion"], value["kind"]]
 
 

@@ -21,7 +21,7 @@ import yaml
 
 from infra.cloud.answers import Cloud, EnvironmentAnswers, GpuChoices, Provisioning
 from infra.cluster import core
-from nightshift_testkit.cluster.cluster import CRDS, Cluster, running
+from nightshift_testkit.cluster.cluster import CRDS, SimulatedCluster, running
 from nightshift_testkit.cluster.kinds import EVENT
 from nightshift_testkit.cluster.runtimes import Container, Ended
 from nightshift_testkit.processes import wait_until
@@ -132,7 +132,7 @@ def with_karpenter(answers: EnvironmentAnswers) -> EnvironmentAnswers:
     return answers.model_copy(update={"gpu": GpuChoices(provisioning=Provisioning.KARPENTER)}) if chosen else answers
 
 
-def furnish(nodes: Cluster, cloud: str) -> None:
+def furnish(nodes: SimulatedCluster, cloud: str) -> None:
     gpu, light = (SITES[cloud].placements[role] for role in (Role.GPU, Role.LIGHT))
     taints = [{"key": taint.key, "value": taint.value, "effect": "NoSchedule"} for taint in gpu.tolerations]
     for name in ("general-1", "general-2"):
@@ -141,7 +141,7 @@ def furnish(nodes: Cluster, cloud: str) -> None:
 
 
 @contextmanager
-def empty(cloud: str, folder: Path) -> Iterator[tuple[Cluster, Callable[..., None]]]:
+def empty(cloud: str, folder: Path) -> Iterator[tuple[SimulatedCluster, Callable[..., None]]]:
     """Run a cluster with nodes and nothing else; yields it, and what gives commands to a shell."""
     ours = [value for path in (ROOT / "infra").rglob("*.yaml") for value in documents(path)]
     known = [*ours, *(value for objects in of_charts().values() for value in objects)]
@@ -166,7 +166,7 @@ def documents(path: Path) -> list[Json]:
     return [value for value in manifests if isinstance(value, dict) and "kind" in value]
 
 
-def troubles(nodes: Cluster) -> list[str]:
+def troubles(nodes: SimulatedCluster) -> list[str]:
     """What does not run, and why."""
     pods = nodes.pods()
     owned = {owner["uid"] for pod in pods for owner in pod["metadata"].get("ownerReferences", [])}
@@ -176,7 +176,7 @@ def troubles(nodes: Cluster) -> list[str]:
     return refused + [f"{pod['metadata']['name']}: {json.dumps(pod['status'])}" for pod in waiting]
 
 
-def workloads(nodes: Cluster) -> set[str]:
+def workloads(nodes: SimulatedCluster) -> set[str]:
     """The names of what has pods."""
     return {owner["name"] for pod in nodes.pods() for owner in pod["metadata"].get("ownerReferences", [])}
 

@@ -15,8 +15,8 @@ from infra.terraform import INFRA
 from nightshift.registry import Version
 from nightshift.runtime.errors import UserError
 from nightshift_testkit.cluster import security
-from nightshift_testkit.cluster.cluster import CRDS, Cluster, running
-from nightshift_testkit.cluster.kinds import DEPLOYMENT, Json, Kind
+from nightshift_testkit.cluster.cluster import CRDS, SimulatedCluster, running
+from nightshift_testkit.cluster.kinds import DEPLOYMENT, Json, ResourceKind
 from nightshift_testkit.cluster.operations import is_ready
 from pipelines.environments import AWS, SERVICE_ACCOUNT, Role
 from tests.components.release.targets.kserve_raw import NAME, deployment
@@ -34,9 +34,9 @@ pytestmark = [
 class Controllers:
     """KServe and the autoscaler; the Deployment's own controller is the cluster's."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
         self._store, self._operations = cluster.api.store, cluster.api.operations
-        self._kind: Kind = next(kind for kind in cluster.api.kinds if kind.plural == "inferenceservices")
+        self._kind: ResourceKind = next(kind for kind in cluster.api.kinds if kind.plural == "inferenceservices")
 
     def pause(self, _: float) -> None:
         for value in self._store.copies(self._kind, "nightshift"):
@@ -52,7 +52,7 @@ class Controllers:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[SimulatedCluster]:
     with running(Idle(set()), tmp_path, CRDS) as api_server:
         api_server.add_node("general-1", {"nightshift/pool": "general"})
         api_server.apply(
@@ -66,13 +66,13 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def target(cluster: Cluster, tmp_path: Path) -> Iterator[KServeRawDeployment]:
+def target(cluster: SimulatedCluster, tmp_path: Path) -> Iterator[KServeRawDeployment]:
     with acting(cluster, AWS.placements[Role.RELEASE].account, tmp_path) as deployer:
         yield deployer
 
 
 @contextmanager
-def acting(cluster: Cluster, account: str, folder: Path) -> Iterator[KServeRawDeployment]:
+def acting(cluster: SimulatedCluster, account: str, folder: Path) -> Iterator[KServeRawDeployment]:
     """The target as a step has it that runs under an account."""
     token = cluster.api.token("kubeflow", account)
     with config.new_client_from_config(str(cluster.config(folder / account, token))) as connection:
@@ -89,12 +89,12 @@ def share(number: int) -> VersionShare:
     return VersionShare(Version("fraud", number, f"s3://bucket/mlflow/{number}", str(number) * 64, {}), 1.0, {}, 0.5)
 
 
-def served(cluster: Cluster) -> list[Json]:
+def served(cluster: SimulatedCluster) -> list[Json]:
     return [pod for pod in cluster.pods("nightshift") if pod["metadata"]["labels"].get("component") == "predictor"]
 
 
 def test_the_account_of_the_release_step_brings_a_version_whose_pods_start_beside_what_else_is_there_and_takes_it_away(
-    cluster: Cluster, target: KServeRawDeployment
+    cluster: SimulatedCluster, target: KServeRawDeployment
 ) -> None:
     for number in (1, 2):
         target.apply([share(number)])
@@ -109,7 +109,9 @@ def test_the_account_of_the_release_step_brings_a_version_whose_pods_start_besid
 
 
 @pytest.mark.parametrize("kind", ["Role", "RoleBinding"])
-def test_without_its_role_it_may_do_nothing_there(cluster: Cluster, target: KServeRawDeployment, kind: str) -> None:
+def test_without_its_role_it_may_do_nothing_there(
+    cluster: SimulatedCluster, target: KServeRawDeployment, kind: str
+) -> None:
     (definition,) = [resource for resource in cluster.api.kinds if resource.name == kind]
     cluster.api.operations.delete(definition, "nightshift-release", "nightshift")
     with pytest.raises(UserError, match="Kubernetes refuses to get inferenceservices for 'fraud'"):
@@ -117,7 +119,7 @@ def test_without_its_role_it_may_do_nothing_there(cluster: Cluster, target: KSer
 
 
 def test_no_other_step_may_change_or_see_what_is_served(
-    cluster: Cluster, target: KServeRawDeployment, tmp_path: Path
+    cluster: SimulatedCluster, target: KServeRawDeployment, tmp_path: Path
 ) -> None:
     target.apply([share(1)])
     for account in (SERVICE_ACCOUNT, AWS.with_trainjobs().placements[Role.TRAINING].account):
@@ -132,7 +134,7 @@ def test_no_other_step_may_change_or_see_what_is_served(
     assert target.serving() == {1: 1.0}
 
 
-def test_as_many_replicas_as_it_may_have_and_one_more_fit_into_the_namespace(cluster: Cluster) -> None:
+def test_as_many_replicas_as_it_may_have_and_one_more_fit_into_the_namespace(cluster: SimulatedCluster) -> None:
     quota = next(
         manifest["spec"]["hard"]
         for manifest in kustomize.built(INFRA / "cluster" / "namespaces")

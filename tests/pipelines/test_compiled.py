@@ -98,7 +98,7 @@ def test_steps_that_depend_on_more_than_their_arguments_are_never_cached(name: s
 def test_kubeflow_leaves_no_placeholder_in_a_command_line(name: str, site: str) -> None:
     whole = Definition.read(arguments.load_compiled(name, site).yaml).fields["pipeline_spec"]
     parameters = dict.fromkeys(arguments.load_compiled(name, site).parameters, "given")
-    facts = spec.Facts(name, "run-1", "the-run", parameters, "s3://bucket/pipelines")
+    facts = spec.RunFacts(name, "run-1", "the-run", parameters, "s3://bucket/pipelines")
 
     for task, inputs in spec.walked(whole, facts):
         words = launcher.filled(spec.command(task, inputs), inputs)

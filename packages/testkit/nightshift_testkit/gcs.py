@@ -15,7 +15,7 @@ import pytest
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 
 
-class Store(ThreadingHTTPServer):
+class BucketStore(ThreadingHTTPServer):
     """Objects with their generations.
 
     Attributes:
@@ -25,7 +25,7 @@ class Store(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", 0), GcsHandler)
         self.objects: dict[str, tuple[bytes, int]] = {}
         self.lock = Lock()
         self.newest = 0
@@ -34,9 +34,9 @@ class Store(ThreadingHTTPServer):
 
 
 @contextmanager
-def bucket() -> Iterator[Store]:
+def bucket() -> Iterator[BucketStore]:
     """Serve it, and let gs:// be it in this process."""
-    store = Store()
+    store = BucketStore()
     Thread(target=store.serve_forever, daemon=True).start()
     options = {"token": "anon", "endpoint_url": f"http://127.0.0.1:{store.server_port}"}
     with pytest.MonkeyPatch.context() as patch:
@@ -46,10 +46,10 @@ def bucket() -> Iterator[Store]:
     store.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class GcsHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # an answer in one packet: two would wait for each other's acknowledgment
-    server: Store
+    server: BucketStore
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)

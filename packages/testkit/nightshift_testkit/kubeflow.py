@@ -28,7 +28,7 @@ DESERIALIZER = api.ApiClient()
 
 
 @dataclass
-class Request:
+class KubeflowRequest:
     """What a client has sent."""
 
     method: str
@@ -48,7 +48,7 @@ class Failure:
     done: bool = False
 
 
-class RefusedError(Exception):
+class KubeflowError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
@@ -63,7 +63,7 @@ class Kubeflow:
     page: bool = False  # answer everything with a page to log in
     states: list[str] = field(default_factory=list)  # a run's state at each look; the last one stays
     failures: list[Failure] = field(default_factory=list)
-    requests: list[Request] = field(default_factory=list)
+    requests: list[KubeflowRequest] = field(default_factory=list)
     experiments: list[Any] = field(default_factory=list)
     runs: list[Any] = field(default_factory=list)
     recurring: list[Any] = field(default_factory=list)
@@ -76,26 +76,26 @@ class Kubeflow:
         """What has been posted to a path."""
         return [request.body for request in self.requests if (request.method, request.path) == ("POST", path)]
 
-    def answer(self, request: Request) -> Any:
+    def answer(self, request: KubeflowRequest) -> Any:
         if self.token and request.token != f"Bearer {self.token}":
-            raise RefusedError(401, "the token is not valid")
+            raise KubeflowError(401, "the token is not valid")
         failure = next((f for f in self.failures if (f.method, f.path) == (request.method, request.path)), None)
         if failure:
             self.failures.remove(failure)
         if failure and not failure.done:
-            raise RefusedError(failure.status, "out of order")
+            raise KubeflowError(failure.status, "out of order")
         answer = self._routed(request)
         if failure:
-            raise RefusedError(failure.status, "out of order")
+            raise KubeflowError(failure.status, "out of order")
         return answer
 
-    def _routed(self, request: Request) -> Any:
+    def _routed(self, request: KubeflowRequest) -> Any:
         for pattern, function in ROUTES.items():
             method, _, path = pattern.partition(" ")
             match = re.fullmatch(path, request.path)
             if match and method == request.method:
                 return function(self, request, *match.groups())
-        raise RefusedError(404, f"no {request.path}")
+        raise KubeflowError(404, f"no {request.path}")
 
     def _id(self, kind: str) -> str:
         self.count += 1
@@ -104,23 +104,23 @@ class Kubeflow:
     def _now(self) -> datetime:
         return CREATED + timedelta(seconds=self.count)
 
-    def health(self, request: Request) -> Any:
+    def health(self, request: KubeflowRequest) -> Any:
         return api.V2beta1GetHealthzResponse(multi_user=False)
 
-    def list_experiments(self, request: Request) -> Any:
+    def list_experiments(self, request: KubeflowRequest) -> Any:
         return api.V2beta1ListExperimentsResponse(experiments=_matching(self.experiments, request) or None)
 
-    def create_experiment(self, request: Request) -> Any:
+    def create_experiment(self, request: KubeflowRequest) -> Any:
         experiment = _read(request.body, "V2beta1Experiment")
         _refuse_twice(self.experiments, experiment)
         experiment.experiment_id = self._id("experiment")
         self.experiments.append(experiment)
         return experiment
 
-    def list_runs(self, request: Request) -> Any:
+    def list_runs(self, request: KubeflowRequest) -> Any:
         return api.V2beta1ListRunsResponse(runs=_page(_matching(self.runs, request), request) or None)
 
-    def create_run(self, request: Request) -> Any:
+    def create_run(self, request: KubeflowRequest) -> Any:
         run = _read(request.body, "V2beta1Run")
         self._check(run)
         return self._started(run)
@@ -139,37 +139,37 @@ class Kubeflow:
         self.execute(run)
         return run
 
-    def get_run(self, request: Request, run_id: str) -> Any:
+    def get_run(self, request: KubeflowRequest, run_id: str) -> Any:
         run = next((run for run in self.runs if run.run_id == run_id), None)
         if run is None:
-            raise RefusedError(404, f"run {run_id} not found")
+            raise KubeflowError(404, f"run {run_id} not found")
         if self.states:
             run.state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
             task = api.V2beta1PipelineTaskDetail(run_id=run_id, display_name="ingestion", state=run.state)
             run.run_details = api.V2beta1RunDetails(task_details=[task])
         return run
 
-    def list_recurring(self, request: Request) -> Any:
+    def list_recurring(self, request: KubeflowRequest) -> Any:
         page = _page(_matching(self.recurring, request), request)
         return api.V2beta1ListRecurringRunsResponse(recurring_runs=page or None)
 
-    def create_recurring(self, request: Request) -> Any:
+    def create_recurring(self, request: KubeflowRequest) -> Any:
         run = _read(request.body, "V2beta1RecurringRun")
         self._check(run)
         if len(run.trigger.cron_schedule.cron.split()) != 6:
-            raise RefusedError(400, "cron has not six fields")
+            raise KubeflowError(400, "cron has not six fields")
         run.recurring_run_id, run.status, run.created_at = self._id("recurring"), f"{run.mode}D", self._now()
         self.recurring.append(run)
         return run
 
-    def delete_recurring(self, request: Request, recurring_run_id: str) -> Any:
+    def delete_recurring(self, request: KubeflowRequest, recurring_run_id: str) -> Any:
         self.recurring = [run for run in self.recurring if run.recurring_run_id != recurring_run_id]
         return {}
 
-    def list_pipelines(self, request: Request) -> Any:
+    def list_pipelines(self, request: KubeflowRequest) -> Any:
         return api.V2beta1ListPipelinesResponse(pipelines=_matching(self.pipelines, request) or None)
 
-    def upload_pipeline(self, request: Request) -> Any:
+    def upload_pipeline(self, request: KubeflowRequest) -> Any:
         described = {name: request.query.get(name) for name in ("description", "namespace")}
         pipeline = api.V2beta1Pipeline(display_name=request.query["name"], **described)
         _refuse_twice(self.pipelines, pipeline)
@@ -179,11 +179,11 @@ class Kubeflow:
         self.upload_version(request)
         return pipeline
 
-    def list_versions(self, request: Request, pipeline_id: str) -> Any:
+    def list_versions(self, request: KubeflowRequest, pipeline_id: str) -> Any:
         versions = [version for version in self.versions if version.pipeline_id == pipeline_id]
         return api.V2beta1ListPipelineVersionsResponse(pipeline_versions=_page(versions, request) or None)
 
-    def upload_version(self, request: Request) -> Any:
+    def upload_version(self, request: KubeflowRequest) -> Any:
         spec, *platform = strict_yaml.load_documents(request.body)
         version = api.V2beta1PipelineVersion(
             pipeline_id=request.query["pipelineid"],
@@ -207,10 +207,10 @@ class Kubeflow:
         if set(parameters) != {name for name in declared if "defaultValue" not in declared[name]} | set(
             parameters
         ) & set(declared):
-            raise RefusedError(400, f"parameters {sorted(parameters)} are not {sorted(declared)}")
+            raise KubeflowError(400, f"parameters {sorted(parameters)} are not {sorted(declared)}")
         for name, value in parameters.items():
             if not isinstance(value, TYPES[declared[name]["parameterType"]]):
-                raise RefusedError(400, f"input parameter {name} has another type")
+                raise KubeflowError(400, f"input parameter {name} has another type")
 
 
 ROUTES: dict[str, Any] = {
@@ -230,14 +230,14 @@ ROUTES: dict[str, Any] = {
 }
 
 
-class Server(ThreadingHTTPServer):
+class KubeflowServer(ThreadingHTTPServer):
     kubeflow: Kubeflow
 
 
-class Handler(BaseHTTPRequestHandler):
+class KubeflowHandler(BaseHTTPRequestHandler):
     """Speaks HTTP for the state that its server carries."""
 
-    server: "Server"
+    server: "KubeflowServer"
 
     def do_GET(self) -> None:
         self._answer("GET")
@@ -256,11 +256,11 @@ class Handler(BaseHTTPRequestHandler):
         assert url.path.startswith("/apis/v2beta1/")
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         path = url.path.removeprefix("/apis/v2beta1")
-        request = Request(method, path, query, self._body(), self.headers["authorization"])
+        request = KubeflowRequest(method, path, query, self._body(), self.headers["authorization"])
         kubeflow.requests.append(request)
         try:
             status, value = 200, kubeflow.answer(request)
-        except RefusedError as error:
+        except KubeflowError as error:
             status, value = error.status, api.GoogleRpcStatus(code=2, message=str(error))
         content = b"<html>Log in" if kubeflow.page else json.dumps(_written(value)).encode()
         self.send_response(status)
@@ -281,14 +281,14 @@ class Handler(BaseHTTPRequestHandler):
 def serve(kubeflow: Kubeflow) -> Iterator[Kubeflow]:
     """Serve on a free port of the loopback interface."""
 
-    server = Server(("127.0.0.1", 0), Handler)
+    server = KubeflowServer(("127.0.0.1", 0), KubeflowHandler)
     server.kubeflow = kubeflow
     kubeflow.url = f"http://127.0.0.1:{server.server_port}"
     with serving(server):
         yield kubeflow
 
 
-def _matching(items: list[Any], request: Request) -> list[Any]:
+def _matching(items: list[Any], request: KubeflowRequest) -> list[Any]:
     """Apply the filter by display name, and the experiment, as the API does."""
     predicates = json.loads(request.query.get("filter", "{}")).get("predicates", [])
     for predicate in predicates:
@@ -298,7 +298,7 @@ def _matching(items: list[Any], request: Request) -> list[Any]:
     return [item for item in items if experiment is None or item.experiment_id == experiment]
 
 
-def _page(items: list[Any], request: Request) -> list[Any]:
+def _page(items: list[Any], request: KubeflowRequest) -> list[Any]:
     """Return the first page, which is of ten unless more are asked for."""
     newest_first = request.query.get("sort_by") == "created_at desc"
     newest = sorted(items, key=lambda item: item.created_at, reverse=newest_first)
@@ -307,7 +307,7 @@ def _page(items: list[Any], request: Request) -> list[Any]:
 
 def _refuse_twice(items: list[Any], wanted: Any) -> None:
     if any(item.display_name == wanted.display_name for item in items):
-        raise RefusedError(409, f"{wanted.display_name} already exists")
+        raise KubeflowError(409, f"{wanted.display_name} already exists")
 
 
 def _read(value: dict[str, Any], model: str) -> Any:

@@ -115,7 +115,7 @@ class Faulty(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, url: str) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", 0), S3Handler)
         self.behind = url.removeprefix("http://")
         self.faults: list[Fault] = []
         self.requests: list[str] = []
@@ -143,7 +143,7 @@ class Faulty(ThreadingHTTPServer):
         self.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class S3Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Faulty
 

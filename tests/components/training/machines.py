@@ -12,10 +12,10 @@ from kubernetes import config
 
 from components.training.trainjob import TrainJob, TrainJobWork
 from nightshift_testkit.cluster import security
-from nightshift_testkit.cluster.cluster import CRDS, Cluster, running
+from nightshift_testkit.cluster.cluster import CRDS, SimulatedCluster, running
 from nightshift_testkit.cluster.kinds import Json
 from nightshift_testkit.cluster.runtimes import ProcessRuntime
-from nightshift_testkit.cluster.trainer import Trainer
+from nightshift_testkit.cluster.trainer import TrainJobController
 from pipelines.environments import AWS, Role
 
 INFRA = Path(__file__).parents[3] / "infra" / "kubernetes"
@@ -26,8 +26,8 @@ WORK = TrainJobWork(("--config", "{}"), 2, {"NIGHTSHIFT_MACHINE": "g6.2xlarge sp
 class Site:
     """A cluster with our runtime and two nodes with a GPU each, on which `python` is a script."""
 
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
-        self.cluster, self.folder, self.trainer = cluster, folder, Trainer(cluster)
+    def __init__(self, cluster: SimulatedCluster, folder: Path) -> None:
+        self.cluster, self.folder, self.trainer = cluster, folder, TrainJobController(cluster)
         self.meanwhile: Callable[[], Any] = lambda: None  # done in every pause
         token = cluster.api.token(NAMESPACE, AWS.with_trainjobs().placements[Role.TRAINING].account)
         self.connection = config.new_client_from_config(str(cluster.config(folder / "config", token)))
@@ -43,7 +43,7 @@ class Site:
         return TrainJob(work, connection or self.connection, NAMESPACE, self.pause)
 
     def pause(self, _: float) -> None:
-        """Let the Trainer act, and wait until something has changed."""
+        """Let the TrainJobController act, and wait until something has changed."""
         store = self.cluster.api.store
         seen = store.version
         self.trainer.sync()

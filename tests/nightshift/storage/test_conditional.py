@@ -19,7 +19,7 @@ def bucket() -> Iterator[str]:
 
 
 @pytest.fixture
-def google() -> Iterator[gcs.Store]:
+def google() -> Iterator[gcs.BucketStore]:
     with gcs.bucket() as store:
         yield store
 
@@ -65,7 +65,7 @@ def test_a_refused_write_leaves_no_draft(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_write_whose_answer_was_lost_counts_as_written(google: gcs.Store, bucket: str) -> None:
+def test_a_write_whose_answer_was_lost_counts_as_written(google: gcs.BucketStore, bucket: str) -> None:
     google.failures, google.lost = [503], True
     assert conditional.compare_and_set("gs://lake/record.json", conditional.ABSENT, b"one")
 

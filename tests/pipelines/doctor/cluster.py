@@ -16,8 +16,8 @@ from kubernetes import config
 from nightshift.cluster import MissingError
 from nightshift.contracts.health import HealthReport
 from nightshift.runtime.errors import UnavailableError, UserError
-from nightshift_testkit.cluster.cluster import CRDS, Cluster, running
-from nightshift_testkit.cluster.kinds import BUILT_IN, Json, Kind
+from nightshift_testkit.cluster.cluster import CRDS, SimulatedCluster, running
+from nightshift_testkit.cluster.kinds import BUILT_IN, Json, ResourceKind
 from nightshift_testkit.cluster.runtimes import ProcessRuntime
 from pipelines.doctor.environment import diagnose
 from pipelines.doctor.images import LoginError
@@ -127,7 +127,7 @@ class DownApi(ProxiedApi):
 class Environment:
     """A cluster and what is around it; a fault changes one thing of it."""
 
-    cluster: Cluster
+    cluster: SimulatedCluster
     api: ProxiedApi
     site: Site
     images: ImageStore = field(default_factory=ImageStore)
@@ -135,7 +135,7 @@ class Environment:
     def diagnose(self) -> HealthReport:
         return diagnose(self.api, self.site, self.images, "", self.api.read_text)
 
-    def kind(self, name: str) -> Kind:
+    def kind(self, name: str) -> ResourceKind:
         return next(kind for kind in self.cluster.api.kinds if kind.name == name)
 
     def edit(self, kind: str, name: str, change: Callable[[Json], Any], namespace: str = "kubeflow") -> None:
@@ -156,7 +156,7 @@ class Environment:
 
 
 @contextmanager
-def restored(cluster: Cluster) -> Iterator[None]:
+def restored(cluster: SimulatedCluster) -> Iterator[None]:
     """Undo what happens to a cluster during the block."""
     store, kinds = cluster.api.store, cluster.api.kinds
     before = {kind: dict(objects) for kind, objects in store._objects.items()}
@@ -181,13 +181,13 @@ def healthy(folder: Path, root: str, site: Site = AWS) -> Iterator[Environment]:
 
 
 @contextmanager
-def connected(fake: Cluster, folder: Path, site: Site = AWS) -> Iterator[Environment]:
+def connected(fake: SimulatedCluster, folder: Path, site: Site = AWS) -> Iterator[Environment]:
     """Connect to a cluster as its administrator."""
     with config.new_client_from_config(str(fake.config(folder / "kubeconfig"))) as connection:
         yield Environment(fake, ProxiedApi(connection), relocate(site))
 
 
-def _install(fake: Cluster, site: Site) -> None:
+def _install(fake: SimulatedCluster, site: Site) -> None:
     known = {(kind.api_version, kind.name) for kind in fake.api.kinds}
     objects = [json.loads(text) for text in manifests(site.name)]
     fake.apply(*(value for value in objects if (value["apiVersion"], value["kind"]) in known))
@@ -201,7 +201,7 @@ def _install(fake: Cluster, site: Site) -> None:
     fake.add_node("gpu-1", GPU_LABELS, [GPU_TAINT], gpus=1)
 
 
-def _install_kubeflow(fake: Cluster, root: str) -> None:
+def _install_kubeflow(fake: SimulatedCluster, root: str) -> None:
     """What the smallest clusters lack: Kubeflow, a Pushgateway and a shared file system."""
     _add_service(fake, "kubeflow", "ml-pipeline", 8888)
     _add_service(fake, "nightshift", "pushgateway", 9091)
@@ -212,13 +212,13 @@ def _install_kubeflow(fake: Cluster, root: str) -> None:
     fake.api.operations.change(claim, "nightshift-lustre", bound, "kubeflow")
 
 
-def _add_secret(fake: Cluster, name: str, values: dict[str, str]) -> None:
+def _add_secret(fake: SimulatedCluster, name: str, values: dict[str, str]) -> None:
     data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
     meta = {"name": name, "namespace": "kubeflow"}
     fake.apply({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data})
 
 
-def _add_service(fake: Cluster, namespace: str, name: str, port: int) -> None:
+def _add_service(fake: SimulatedCluster, namespace: str, name: str, port: int) -> None:
     meta = {"name": name, "namespace": namespace}
     ports = {"ports": [{"port": port}]}
     fake.apply({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": ports | {"selector": {"app": name}}})

@@ -18,7 +18,7 @@ import pytest
 from nightshift_llm.gateway.fleet import Address
 from nightshift_llm.gateway.ledger_file import read_report
 from nightshift_llm.gateway.request_log import find_day, now, read_records
-from nightshift_testkit.engines.simulated import MODEL, ODD, SimulatedReplica, Speed
+from nightshift_testkit.engines.simulated import MODEL, ODD, EngineSpeed, SimulatedReplica
 from nightshift_testkit.processes import SECONDS, wait_until
 from packages.llm.tests.gateway.conftest import CHAT, RunningGateway, key, replying, routing
 from tests.nightshift.http.echo import connected, received
@@ -300,7 +300,7 @@ def test_one_clients_odd_streams_take_no_replica_from_others() -> None:
 def test_a_client_that_has_finished_sending_gets_its_answer(stream) -> None:
     body = json.dumps({"model": MODEL, "messages": CHAT, "stream": stream, "max_tokens": 40}).encode()
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
-    with routing([SimulatedReplica(Speed(prefill=0.05))]) as gateway, connected(port_of(gateway)) as client:
+    with routing([SimulatedReplica(EngineSpeed(prefill=0.05))]) as gateway, connected(port_of(gateway)) as client:
         client.sendall(head % len(body) + body)
         client.shutdown(socket.SHUT_WR)
         answer = received(client)

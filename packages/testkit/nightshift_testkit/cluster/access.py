@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nightshift_testkit.cluster.kinds import SERVICE_ACCOUNT, Json
 from nightshift_testkit.cluster.runtimes import Mount
-from nightshift_testkit.cluster.store import Store
+from nightshift_testkit.cluster.store import ResourceStore
 
 FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 AUTOMOUNT = "automountServiceAccountToken"
@@ -57,7 +57,7 @@ class Access:
     def variables(self) -> dict[str, str]:
         return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.port)}
 
-    def mounts(self, store: Store, pod: Json, folder: Path) -> list[Mount]:
+    def mounts(self, store: ResourceStore, pod: Json, folder: Path) -> list[Mount]:
         """Write what a pod finds under a path that all clients know; nothing when it or its account wants none."""
         namespace, name = pod["metadata"]["namespace"], pod["spec"]["serviceAccountName"]
         account = store.peek(SERVICE_ACCOUNT, name, namespace) or {}

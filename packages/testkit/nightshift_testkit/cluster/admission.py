@@ -16,10 +16,10 @@ from nightshift_testkit.cluster.kinds import (
     QUOTA,
     SERVICE_ACCOUNT,
     Json,
-    Kind,
+    ResourceKind,
 )
-from nightshift_testkit.cluster.problems import RefusedError, forbidden, invalid, missing
-from nightshift_testkit.cluster.store import Store
+from nightshift_testkit.cluster.problems import StatusError, forbidden, invalid, missing
+from nightshift_testkit.cluster.store import ResourceStore
 
 GRACE = 30
 SYSTEM = {"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
@@ -30,11 +30,11 @@ TOLERATED = 300  # seconds, of a node that is away
 MATTERS = ("cpu", "memory", "ephemeral-storage")
 
 
-def admit(store: Store, kind: Kind, value: Json) -> Json:
+def admit(store: ResourceStore, kind: ResourceKind, value: Json) -> Json:
     """Return an object as it is stored.
 
     Raises:
-        RefusedError: when it may not be.
+        StatusError: when it may not be.
     """
     done = copy.deepcopy(value)
     if kind.namespaced:
@@ -49,7 +49,7 @@ def admit(store: Store, kind: Kind, value: Json) -> Json:
     return done
 
 
-def _in_a_namespace(store: Store, kind: Kind, value: Json) -> None:
+def _in_a_namespace(store: ResourceStore, kind: ResourceKind, value: Json) -> None:
     namespace = store.peek(NAMESPACE, value["metadata"]["namespace"])
     if namespace is None:
         raise missing(NAMESPACE, value["metadata"]["namespace"])
@@ -59,7 +59,7 @@ def _in_a_namespace(store: Store, kind: Kind, value: Json) -> None:
         raise forbidden(kind, value["metadata"]["name"], why)
 
 
-def _pod(store: Store, pod: Json) -> Json:
+def _pod(store: ResourceStore, pod: Json) -> Json:
     _readable(pod)
     # plugins fill in, then the API judges, then plugins do
     for _, container, item in _limits(store, pod):
@@ -100,7 +100,7 @@ def _readable(pod: Json) -> None:
                 try:
                     quantities.number(amount)
                 except ValueError as error:
-                    raise RefusedError(400, f"spec.containers[{at}].resources.{part}[{resource}]: {error}") from None
+                    raise StatusError(400, f"spec.containers[{at}].resources.{part}[{resource}]: {error}") from None
 
 
 def _sensible(name: str, at: int, resources: Json) -> None:
@@ -111,7 +111,7 @@ def _sensible(name: str, at: int, resources: Json) -> None:
             raise invalid(POD, name, f"{field}: must be less than or equal to {resource} limit of {limit}")
 
 
-def _limits(store: Store, pod: Json) -> Iterator[tuple[str, Json, Json]]:
+def _limits(store: ResourceStore, pod: Json) -> Iterator[tuple[str, Json, Json]]:
     """Each container of a pod with each of its namespace's limits, by the pod's name."""
     for limits in store.select(LIMITS, pod["metadata"]["namespace"]):
         for item in limits["spec"]["limits"]:
@@ -169,7 +169,7 @@ def _defaults(pod: Json) -> None:
             spec["tolerations"].append(toleration)
 
 
-def _with_account(store: Store, pod: Json) -> None:
+def _with_account(store: ResourceStore, pod: Json) -> None:
     spec, meta = pod["spec"], pod["metadata"]
     name = spec.setdefault("serviceAccountName", spec.get("serviceAccount", "default"))
     spec["serviceAccount"] = name
@@ -178,7 +178,7 @@ def _with_account(store: Store, pod: Json) -> None:
         raise forbidden(POD, meta["name"], why)
 
 
-def _prioritized(store: Store, pod: Json) -> None:
+def _prioritized(store: ResourceStore, pod: Json) -> None:
     name = pod["spec"].get("priorityClassName")
     classes = {item["metadata"]["name"]: item for item in store.select(PRIORITY)}
     if name is None:
@@ -190,7 +190,7 @@ def _prioritized(store: Store, pod: Json) -> None:
     pod["spec"]["priority"] = SYSTEM.get(name or "", classes.get(name, {}).get("value", 0))
 
 
-def _secure(store: Store, pod: Json) -> None:
+def _secure(store: ResourceStore, pod: Json) -> None:
     namespace = store.peek(NAMESPACE, pod["metadata"]["namespace"])
     assert namespace
     level = namespace["metadata"].get("labels", {}).get(security.LABEL, "privileged")
@@ -223,26 +223,26 @@ def requests(spec: Json, part: str = "requests") -> Counter[str]:
     return total
 
 
-def used(kind: Kind, value: Json) -> dict[str, Decimal]:
+def used(kind: ResourceKind, value: Json) -> dict[str, Decimal]:
     """What an object takes of a quota."""
-    taken = {f"count/{kind.resource}": Decimal(1), kind.plural: Decimal(1)}
+    amounts = {f"count/{kind.resource}": Decimal(1), kind.plural: Decimal(1)}
     if kind == POD:
         if value.get("status", {}).get("phase") in ENDED:
             return {f"count/{kind.resource}": Decimal(1)}
         requested, limits = requests(value["spec"]), requests(value["spec"], "limits")
-        taken |= {f"requests.{name}": Decimal(amount) for name, amount in requested.items()}
-        taken |= {name: Decimal(amount) for name, amount in requested.items() if name in MATTERS}
-        taken |= {f"limits.{name}": Decimal(amount) for name, amount in limits.items()}
+        amounts |= {f"requests.{name}": Decimal(amount) for name, amount in requested.items()}
+        amounts |= {name: Decimal(amount) for name, amount in requested.items() if name in MATTERS}
+        amounts |= {f"limits.{name}": Decimal(amount) for name, amount in limits.items()}
     elif kind == CLAIM:
-        taken["requests.storage"] = quantities.number(value["spec"]["resources"]["requests"]["storage"])
+        amounts["requests.storage"] = quantities.number(value["spec"]["resources"]["requests"]["storage"])
     elif kind.plural == "services":
         typed = value["spec"].get("type")
-        taken["services.loadbalancers"] = Decimal(typed == "LoadBalancer")
-        taken["services.nodeports"] = Decimal(typed in ("LoadBalancer", "NodePort"))
-    return taken
+        amounts["services.loadbalancers"] = Decimal(typed == "LoadBalancer")
+        amounts["services.nodeports"] = Decimal(typed in ("LoadBalancer", "NodePort"))
+    return amounts
 
 
-def _within_quota(store: Store, kind: Kind, value: Json) -> None:
+def _within_quota(store: ResourceStore, kind: ResourceKind, value: Json) -> None:
     namespace, name = value["metadata"]["namespace"], value["metadata"]["name"]
     additional = used(kind, value)
     for quota in store.select(QUOTA, namespace):
@@ -251,11 +251,13 @@ def _within_quota(store: Store, kind: Kind, value: Json) -> None:
             _specified(quota, hard, value)
         over = _over(hard, additional, usage(store, namespace))
         if over:
-            wanted, taken, most = (
+            wanted, current, most = (
                 ",".join(f"{key}={quantities.text(row[i])}" for key, row in over.items()) for i in range(3)
             )
             title = quota["metadata"]["name"]
-            raise forbidden(kind, name, f"exceeded quota: {title}, requested: {wanted}, used: {taken}, limited: {most}")
+            raise forbidden(
+                kind, name, f"exceeded quota: {title}, requested: {wanted}, used: {current}, limited: {most}"
+            )
 
 
 def _specified(quota: Json, hard: dict[str, Decimal], pod: Json) -> None:
@@ -272,15 +274,17 @@ def _specified(quota: Json, hard: dict[str, Decimal], pod: Json) -> None:
         raise forbidden(POD, pod["metadata"]["name"], why)
 
 
-def _over(hard: dict[str, Decimal], wanted: dict[str, Decimal], taken: Counter[str]) -> dict[str, tuple[Decimal, ...]]:
+def _over(
+    hard: dict[str, Decimal], wanted: dict[str, Decimal], current: Counter[str]
+) -> dict[str, tuple[Decimal, ...]]:
     return {
-        key: (wanted[key], Decimal(taken[key]), most)
+        key: (wanted[key], Decimal(current[key]), most)
         for key, most in sorted(hard.items())
-        if wanted.get(key) and wanted[key] + taken[key] > most
+        if wanted.get(key) and wanted[key] + current[key] > most
     }
 
 
-def usage(store: Store, namespace: str) -> Counter[str]:
+def usage(store: ResourceStore, namespace: str) -> Counter[str]:
     """What all objects of a namespace take."""
     total: Counter[str] = Counter()
     for kind in store.kinds():

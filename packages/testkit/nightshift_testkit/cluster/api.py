@@ -16,13 +16,13 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from nightshift.runtime import strict_yaml
 from nightshift_testkit.cluster import discovery, rbac
 from nightshift_testkit.cluster.access import Certificate
-from nightshift_testkit.cluster.kinds import BUILT_IN, NAMESPACE, POD, SERVICE_ACCOUNT, Json, Kind
+from nightshift_testkit.cluster.kinds import BUILT_IN, NAMESPACE, POD, SERVICE_ACCOUNT, Json, ResourceKind
 from nightshift_testkit.cluster.logs import Log
 from nightshift_testkit.cluster.operations import Operations
-from nightshift_testkit.cluster.problems import RefusedError, missing
-from nightshift_testkit.cluster.rbac import ADMIN, Action, User
+from nightshift_testkit.cluster.problems import StatusError, missing
+from nightshift_testkit.cluster.rbac import ADMIN, AccessRequest, User
 from nightshift_testkit.cluster.selectors import Selection
-from nightshift_testkit.cluster.store import Store
+from nightshift_testkit.cluster.store import ResourceStore
 from nightshift_testkit.cluster.watches import watched
 from nightshift_testkit.servers import serving
 
@@ -33,11 +33,11 @@ GONE = (ConnectionError, ssl.SSLEOFError)  # who has asked
 
 
 @dataclass
-class Request:
+class ApiRequest:
     """What a client asks for."""
 
     method: str
-    kind: Kind
+    kind: ResourceKind
     user: User
     query: dict[str, str]
     body: Any
@@ -61,9 +61,9 @@ class Request:
         return "watch" if self.watch else "list" if self.method == "GET" else "deletecollection"
 
     @property
-    def action(self) -> Action:
+    def action(self) -> AccessRequest:
         resource = f"{self.kind.plural}/{self.part}" if self.part else self.kind.plural
-        return Action(self.verb, self.kind.group, resource, self.namespace, self.name)
+        return AccessRequest(self.verb, self.kind.group, resource, self.namespace, self.name)
 
     @property
     def selection(self) -> Selection:
@@ -71,14 +71,14 @@ class Request:
 
 
 @dataclass
-class Api:
+class ClusterApi:
     """The server's parts; `url` says where it is.
 
     Without `tokens` everybody is the administrator; with them a request needs one.
     """
 
-    store: Store
-    kinds: tuple[Kind, ...] = BUILT_IN
+    store: ResourceStore
+    kinds: tuple[ResourceKind, ...] = BUILT_IN
     tokens: dict[str, User] = field(default_factory=dict)
     log: Callable[[Json, str], Log] | None = None  # log of a pod's container
     url: str = ""
@@ -92,7 +92,7 @@ class Api:
         """Who a request comes from.
 
         Raises:
-            RefusedError: 401, when nobody knows the token.
+            StatusError: 401, when nobody knows the token.
         """
         if not self.tokens:
             return ADMIN
@@ -100,7 +100,7 @@ class Api:
         scheme, _, token = (header or "").partition(" ")
         user = self.tokens.get(token) if scheme.lower() == "bearer" else None
         if user is None:
-            raise RefusedError(401, "Unauthorized")
+            raise StatusError(401, "Unauthorized")
         return user
 
     def token(self, namespace: str, account: str) -> str:
@@ -109,11 +109,11 @@ class Api:
         self.tokens[token] = User.account(namespace, account)
         return token
 
-    def find(self, path: str) -> tuple[Kind, str, str, str]:
+    def find(self, path: str) -> tuple[ResourceKind, str, str, str]:
         """Return what a path names: kind, namespace, name, subresource.
 
         Raises:
-            RefusedError: 404, when the server has nothing like it.
+            StatusError: 404, when the server has nothing like it.
         """
         parts = [unquote(part) for part in path.strip("/").split("/")]
         group, version, rest = ("", parts[1], parts[2:]) if parts[0] == "api" else (*parts[1:3], parts[3:])
@@ -124,30 +124,30 @@ class Api:
             if (kind.group, kind.version, kind.plural) == (group, version, rest[0]):
                 name, part = (*rest[1:], "", "")[:2]
                 return kind, namespace, name, part
-        raise RefusedError(404, "the server could not find the requested resource")
+        raise StatusError(404, "the server could not find the requested resource")
 
-    def answer(self, request: Request) -> tuple[int, Json]:
+    def answer(self, request: ApiRequest) -> tuple[int, Json]:
         """Do what is asked for, but for watches and logs."""
         rbac.authorize(self.store, request.user, request.action)
         if request.part:
             return self._part(request)
         return getattr(self, f"_{request.verb}")(request)
 
-    def _create(self, request: Request) -> tuple[int, Json]:
+    def _create(self, request: ApiRequest) -> tuple[int, Json]:
         return 201, self.operations.create(request.kind, request.body, request.namespace, request.dry)
 
-    def _get(self, request: Request) -> tuple[int, Json]:
+    def _get(self, request: ApiRequest) -> tuple[int, Json]:
         return 200, self.store.get(request.kind, request.name, request.namespace)
 
-    def _update(self, request: Request) -> tuple[int, Json]:
+    def _update(self, request: ApiRequest) -> tuple[int, Json]:
         target = (request.kind, request.name, request.body, request.namespace)
         return 200, self.operations.update(*target, request.part, request.dry)
 
-    def _patch(self, request: Request) -> tuple[int, Json]:
+    def _patch(self, request: ApiRequest) -> tuple[int, Json]:
         target = (request.kind, request.name, request.body, request.media, request.namespace)
         return 200, self.operations.patch(*target, request.part, request.dry)
 
-    def _list(self, request: Request) -> tuple[int, Json]:
+    def _list(self, request: ApiRequest) -> tuple[int, Json]:
         with self.store.changed:
             chosen = [
                 value for value in self.store.select(request.kind, request.namespace) if value in request.selection
@@ -162,7 +162,7 @@ class Api:
         kind = request.kind
         return 200, {"kind": f"{kind.name}List", "apiVersion": kind.api_version, "metadata": meta, "items": shown}
 
-    def _delete(self, request: Request) -> tuple[int, Json]:
+    def _delete(self, request: ApiRequest) -> tuple[int, Json]:
         options = _options(request)
         value = self.operations.delete(request.kind, request.name, request.namespace, options)
         if request.kind == POD or value["metadata"].get("deletionTimestamp"):
@@ -170,14 +170,14 @@ class Api:
         details = {"name": request.name, "kind": request.kind.plural, "uid": value["metadata"]["uid"]}
         return 200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
-    def _deletecollection(self, request: Request) -> tuple[int, Json]:
+    def _deletecollection(self, request: ApiRequest) -> tuple[int, Json]:
         status, listed = self._list(request)
         for value in listed["items"]:
             meta = value["metadata"]
             self.operations.delete(request.kind, meta["name"], meta.get("namespace", ""), _options(request))
         return status, listed
 
-    def _part(self, request: Request) -> tuple[int, Json]:
+    def _part(self, request: ApiRequest) -> tuple[int, Json]:
         """A subresource."""
         if request.part == "status" and request.kind.has_status:
             return getattr(self, f"_{request.verb}")(request)
@@ -190,7 +190,7 @@ class Api:
             return 201, request.body | {"status": {"token": self.token(request.namespace, request.name)}}
         if (request.kind, request.part, request.method) == (NAMESPACE, "finalize", "PUT"):
             return self._update(request)
-        raise RefusedError(404, "the server could not find the requested resource")
+        raise StatusError(404, "the server could not find the requested resource")
 
     def reviewed(self, user: User, body: Json) -> Json:
         """Answer `kubectl auth can-i`."""
@@ -201,25 +201,25 @@ class Api:
         part = attributes.get("subresource")
         resource = attributes.get("resource", "") + (f"/{part}" if part else "")
         target = attributes.get("namespace", ""), attributes.get("name", "")
-        action = Action(attributes.get("verb", ""), attributes.get("group", ""), resource, *target)
+        action = AccessRequest(attributes.get("verb", ""), attributes.get("group", ""), resource, *target)
         return body | {"status": {"allowed": rbac.allowed(self.store, user, action)}}
 
-    def container_log(self, request: Request) -> Log:
+    def container_log(self, request: ApiRequest) -> Log:
         """The log of a pod's container.
 
         Raises:
-            RefusedError: 400 when the container has none yet or is not named, 404 when it or the pod is not there.
+            StatusError: 400 when the container has none yet or is not named, 404 when it or the pod is not there.
         """
         rbac.authorize(self.store, request.user, request.action)
         pod = self.store.get(POD, request.name, request.namespace)
         names = [container["name"] for container in pod["spec"]["containers"]]
         wanted = request.query.get("container") or (names[0] if len(names) == 1 else "")
         if not wanted:
-            raise RefusedError(
+            raise StatusError(
                 400, f"a container name must be specified for pod {request.name}, choose one of: [{' '.join(names)}]"
             )
         if wanted not in (*names, *(item["name"] for item in pod["spec"].get("initContainers", []))):
-            raise RefusedError(400, f"container {wanted} is not valid for pod {request.name}")
+            raise StatusError(400, f"container {wanted} is not valid for pod {request.name}")
         if self.log is None:
             raise missing(NAMESPACE, "kubelet")
         return self.log(pod, wanted)
@@ -229,7 +229,7 @@ def _begin(token: str) -> int:
     return int(base64.b64decode(token)) if token else 0
 
 
-def _options(request: Request) -> Json:
+def _options(request: ApiRequest) -> Json:
     options = dict(request.body or {})
     for name in ("gracePeriodSeconds", "propagationPolicy"):
         if name in request.query:
@@ -241,13 +241,13 @@ def _options(request: Request) -> Json:
     return options
 
 
-class Server(ThreadingHTTPServer):
+class ApiServer(ThreadingHTTPServer):
     """Threads of open watches do not keep it."""
 
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
-    api: Api
+    api: ClusterApi
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say what went wrong, but for those who have hung up."""
@@ -255,13 +255,13 @@ class Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class Handler(BaseHTTPRequestHandler):
+class ApiHandler(BaseHTTPRequestHandler):
     """Speaks HTTP for the API that its server carries."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = -1
-    server: Server
+    server: ApiServer
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
@@ -271,7 +271,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.api.requests.append((self.command, self.path))
         try:
             self._answer(url.path, {name: values[-1] for name, values in parse_qs(url.query).items()})
-        except RefusedError as error:
+        except StatusError as error:
             self._send(error.code, error.status())
         except GONE:
             self.close_connection = True
@@ -286,13 +286,13 @@ class Handler(BaseHTTPRequestHandler):
         if (document := discovery.document(path, api.kinds)) is not None:
             return self._send(200, document)
         if not path.startswith(("/api/", "/apis/")):
-            raise RefusedError(404, "the server could not find the requested resource")
+            raise StatusError(404, "the server could not find the requested resource")
         media = self.headers.get("content-type", "").partition(";")[0]
         kind, namespace, name, part = api.find(path)
-        self._routed(Request(self.command, kind, user, query, body, media, namespace, name, part))
+        self._routed(ApiRequest(self.command, kind, user, query, body, media, namespace, name, part))
         return None
 
-    def _routed(self, request: Request) -> None:
+    def _routed(self, request: ApiRequest) -> None:
         if request.watch:
             rbac.authorize(self.server.api.store, request.user, request.action)
             with self._stream("application/json") as write:
@@ -311,12 +311,12 @@ class Handler(BaseHTTPRequestHandler):
         if not content:
             return None
         if "protobuf" in self.headers.get("content-type", ""):
-            raise RefusedError(415, "the body of the request was in an unknown format: protobuf")
+            raise StatusError(415, "the body of the request was in an unknown format: protobuf")
         try:
             read = strict_yaml.load_document if "yaml" in self.headers.get("content-type", "") else json.loads
             return read(content)
         except ValueError as error:
-            raise RefusedError(400, f"the body cannot be read: {error}") from None
+            raise StatusError(400, f"the body cannot be read: {error}") from None
 
     def _send(self, status: int, value: Json) -> None:
         content = json.dumps(value).encode()
@@ -349,7 +349,7 @@ def _lines(log: Log, query: dict[str, str]) -> Iterator[bytes]:
 
 
 @contextmanager
-def served(api: Api, certificate: Certificate | None = None) -> Iterator[int]:
+def served(api: ClusterApi, certificate: Certificate | None = None) -> Iterator[int]:
     """Serve on a free port of the loopback interface, with a certificate on another one over TLS too; yields that."""
     with ExitStack() as stack:
         api.url = f"http://127.0.0.1:{_open(stack, api)}"
@@ -358,8 +358,8 @@ def served(api: Api, certificate: Certificate | None = None) -> Iterator[int]:
         yield port
 
 
-def _open(stack: ExitStack, api: Api, certificate: Certificate | None = None) -> int:
-    server = Server(("127.0.0.1", 0), Handler)
+def _open(stack: ExitStack, api: ClusterApi, certificate: Certificate | None = None) -> int:
+    server = ApiServer(("127.0.0.1", 0), ApiHandler)
     server.api = api
     if certificate:
         # a client's handshake is its own thread's work
@@ -369,7 +369,7 @@ def _open(stack: ExitStack, api: Api, certificate: Certificate | None = None) ->
     return server.server_port
 
 
-def _stop(api: Api) -> None:
+def _stop(api: ClusterApi) -> None:
     api.stopped.set()
     with api.store.changed:
         api.store.changed.notify_all()

@@ -7,15 +7,25 @@ from signal import SIGKILL
 from typing import Any
 
 from nightshift_testkit.cluster.access import Access, Certificate
-from nightshift_testkit.cluster.api import Api, served
+from nightshift_testkit.cluster.api import ClusterApi, served
 from nightshift_testkit.cluster.controllers import Controllers
-from nightshift_testkit.cluster.kinds import BUILT_IN, DEFINITION, NAMESPACE, NODE, POD, Json, Kind, custom, definitions
+from nightshift_testkit.cluster.kinds import (
+    BUILT_IN,
+    DEFINITION,
+    NAMESPACE,
+    NODE,
+    POD,
+    Json,
+    ResourceKind,
+    custom,
+    definitions,
+)
 from nightshift_testkit.cluster.kubelet import Kubelet, Settings
 from nightshift_testkit.cluster.operations import condition
-from nightshift_testkit.cluster.problems import RefusedError, missing
+from nightshift_testkit.cluster.problems import StatusError, missing
 from nightshift_testkit.cluster.rbac import ADMIN, User
 from nightshift_testkit.cluster.runtimes import Runtime
-from nightshift_testkit.cluster.store import Store, now
+from nightshift_testkit.cluster.store import ResourceStore, now
 
 CRDS = Path(__file__).parents[5] / "shared" / "charts" / "crds"
 ROOM = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"}
@@ -30,10 +40,10 @@ users: [{name: user, user: {token: "%s"}}]
 """
 
 
-class Cluster:
+class SimulatedCluster:
     """Everything that a test does to a cluster other than through its API."""
 
-    def __init__(self, api: Api, kubelet: Kubelet) -> None:
+    def __init__(self, api: ClusterApi, kubelet: Kubelet) -> None:
         self.api = api
         self._operations = api.operations
         self._kubelet = kubelet
@@ -64,7 +74,7 @@ class Cluster:
                 None,
             )
             if kind is None:
-                raise RefusedError(404, f"no matches for kind {value['kind']!r} in version {value['apiVersion']!r}")
+                raise StatusError(404, f"no matches for kind {value['kind']!r} in version {value['apiVersion']!r}")
             meta = value["metadata"]
             namespace = meta.get("namespace", "default") if kind.namespaced else ""
             self._operations.patch(kind, meta["name"], value, "application/apply-patch+yaml", namespace)
@@ -109,7 +119,7 @@ class Cluster:
             if pod["spec"].get("nodeName") == node:
                 try:
                     self._operations.evict(pod["metadata"]["name"], pod["metadata"]["namespace"])
-                except RefusedError:
+                except StatusError:
                     kept.append(pod["metadata"]["name"])
         return kept
 
@@ -135,19 +145,19 @@ class Cluster:
         """Send a signal to a pod's containers."""
         self._kubelet.kill(self.api.store.get(POD, pod, namespace), number)
 
-    def get(self, kind: Kind, name: str, namespace: str = "default") -> Json:
+    def get(self, kind: ResourceKind, name: str, namespace: str = "default") -> Json:
         """Return an object.
 
         Raises:
-            RefusedError: when there is none.
+            StatusError: when there is none.
         """
         return self.api.store.get(kind, name, namespace if kind.namespaced else "")
 
-    def peek(self, kind: Kind, name: str, namespace: str = "default") -> Json | None:
+    def peek(self, kind: ResourceKind, name: str, namespace: str = "default") -> Json | None:
         """Return an object, if there is one."""
         return self.api.store.peek(kind, name, namespace if kind.namespaced else "")
 
-    def delete(self, kind: Kind, name: str, options: Json | None = None, namespace: str = "default") -> None:
+    def delete(self, kind: ResourceKind, name: str, options: Json | None = None, namespace: str = "default") -> None:
         """Delete an object, as DeleteOptions say."""
         self._operations.delete(kind, name, namespace if kind.namespaced else "", options)
 
@@ -163,7 +173,7 @@ def running(
     acts: bool = True,
     accounts: bool = False,
     **settings: Any,
-) -> Iterator[Cluster]:
+) -> Iterator[SimulatedCluster]:
     """Run a cluster without nodes; its state is below a folder.
 
     Args:
@@ -174,9 +184,9 @@ def running(
         accounts: whether pods find their accounts' tokens, as they do on a real one, and the API over TLS.
         settings: of the kubelets.
     """
-    store = Store()
+    store = ResourceStore()
     defined = definitions(crds) if crds else []
-    api = Api(store, (*BUILT_IN, *(kind for definition in defined for kind in custom(definition))))
+    api = ClusterApi(store, (*BUILT_IN, *(kind for definition in defined for kind in custom(definition))))
     for definition in defined:
         definition["status"] = {}
         condition(definition, "Established", "True", "InitialNamesAccepted")
@@ -193,7 +203,7 @@ def running(
         if acts:
             controllers.start()
         try:
-            yield Cluster(api, kubelet)
+            yield SimulatedCluster(api, kubelet)
         finally:
             if acts:
                 controllers.stop()

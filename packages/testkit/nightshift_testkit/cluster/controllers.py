@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 from nightshift_testkit.cluster import admission, events, quantities, scheduling
 from nightshift_testkit.cluster.jobs import Jobs
-from nightshift_testkit.cluster.kinds import CLAIM, EVENT, NAMESPACE, NODE, POD, QUOTA, VOLUME, Json, Kind
+from nightshift_testkit.cluster.kinds import CLAIM, EVENT, NAMESPACE, NODE, POD, QUOTA, VOLUME, Json, ResourceKind
 from nightshift_testkit.cluster.operations import FOREGROUND, Operations, condition
-from nightshift_testkit.cluster.problems import RefusedError
-from nightshift_testkit.cluster.store import Store
+from nightshift_testkit.cluster.problems import StatusError
+from nightshift_testkit.cluster.store import ResourceStore
 from nightshift_testkit.cluster.workloads import Workloads
 
 LOOK = 0.2  # seconds after which it looks although nothing has changed
@@ -20,7 +20,7 @@ UNSCHEDULABLE = "Unschedulable"
 class Controllers(threading.Thread):
     """The scheduler, the garbage collector and what fills in statuses."""
 
-    def __init__(self, store: Store, operations: Operations, sync: Callable[[], None]) -> None:
+    def __init__(self, store: ResourceStore, operations: Operations, sync: Callable[[], None]) -> None:
         super().__init__(name="controllers", daemon=True)
         self._store, self._operations = store, operations
         self._stopped = threading.Event()
@@ -48,7 +48,7 @@ class Controllers(threading.Thread):
                 seen = self._store.version
             for step in self._steps:
                 # somebody else was faster: the next round sees it
-                with contextlib.suppress(RefusedError):
+                with contextlib.suppress(StatusError):
                     step()
 
     def stop(self) -> None:
@@ -153,7 +153,7 @@ class Controllers(threading.Thread):
             if "deletionTimestamp" in value["metadata"] and FOREGROUND in value["metadata"].get("finalizers", []):
                 self._before(kind, value["metadata"])
 
-    def _before(self, kind: Kind, meta: Json) -> None:
+    def _before(self, kind: ResourceKind, meta: Json) -> None:
         owned = [
             (other, value)
             for other, value in self._everything()
@@ -166,7 +166,7 @@ class Controllers(threading.Thread):
         if not owned:
             self._operations.release(kind, meta["name"], meta.get("namespace", ""))
 
-    def _everything(self) -> Iterator[tuple[Kind, Json]]:
+    def _everything(self) -> Iterator[tuple[ResourceKind, Json]]:
         return ((kind, value) for kind in self._store.kinds() for value in self._store.select(kind))
 
     def _namespaces(self) -> None:
@@ -188,8 +188,8 @@ class Controllers(threading.Thread):
         namespaces = {quota["metadata"]["namespace"] for quota in quotas}
         usage = {namespace: admission.usage(self._store, namespace) for namespace in namespaces}
         for quota in quotas:
-            hard, taken = quota["spec"].get("hard", {}), usage[quota["metadata"]["namespace"]]
-            used = {key: quantities.text(quantities.number(str(taken[key]))) for key in hard}
+            hard, current = quota["spec"].get("hard", {}), usage[quota["metadata"]["namespace"]]
+            used = {key: quantities.text(quantities.number(str(current[key]))) for key in hard}
             if quota.get("status") != {"hard": hard, "used": used}:
                 self._store.replace(QUOTA, quota | {"status": {"hard": hard, "used": used}})
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from nightshift_testkit.cluster.kinds import Json, Kind
+from nightshift_testkit.cluster.kinds import Json, ResourceKind
 
 VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.0", "platform": "linux/amd64", "goVersion": "go1.26"}
 SUBRESOURCES = {"Pod": ("log", "eviction"), "ServiceAccount": ("token",)}
 
 
-def document(path: str, kinds: Iterable[Kind]) -> Json | None:
+def document(path: str, kinds: Iterable[ResourceKind]) -> Json | None:
     """What lies at a path, if it is one of theirs."""
     roots = sorted({kind.root for kind in kinds})
     if path.rstrip("/") in ("/healthz", "/livez", "/readyz"):
@@ -26,7 +26,7 @@ def document(path: str, kinds: Iterable[Kind]) -> Json | None:
     return _resources(path, kinds) if path in roots else None
 
 
-def _groups(kinds: Iterable[Kind]) -> list[Json]:
+def _groups(kinds: Iterable[ResourceKind]) -> list[Json]:
     groups: dict[str, list[Json]] = {}
     for kind in kinds:
         version = {"groupVersion": kind.api_version, "version": kind.version}
@@ -35,7 +35,7 @@ def _groups(kinds: Iterable[Kind]) -> list[Json]:
     return [{"name": name, "versions": versions, "preferredVersion": versions[0]} for name, versions in groups.items()]
 
 
-def _resources(root: str, kinds: Iterable[Kind]) -> Json:
+def _resources(root: str, kinds: Iterable[ResourceKind]) -> Json:
     resources = []
     for kind in kinds:
         if kind.root == root:
@@ -46,7 +46,7 @@ def _resources(root: str, kinds: Iterable[Kind]) -> Json:
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": resources}
 
 
-def _openapi(root: str, kinds: Iterable[Kind]) -> Json:
+def _openapi(root: str, kinds: Iterable[ResourceKind]) -> Json:
     """As much as kubectl reads: that the server itself checks fields."""
     parameter = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
     paths = {}

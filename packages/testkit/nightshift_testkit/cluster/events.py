@@ -3,10 +3,10 @@
 import hashlib
 
 from nightshift_testkit.cluster.kinds import EVENT, Json
-from nightshift_testkit.cluster.store import Store, now
+from nightshift_testkit.cluster.store import ResourceStore, now
 
 
-def record(store: Store, about: Json, reason: str, message: str, kind: str = "Normal") -> None:
+def record(store: ResourceStore, about: Json, reason: str, message: str, kind: str = "Normal") -> None:
     """Say it once; what is said again counts."""
     meta = about["metadata"]
     namespace = meta.get("namespace", "default")

@@ -3,7 +3,7 @@
 import copy
 
 from nightshift_testkit.cluster import quantities
-from nightshift_testkit.cluster.kinds import CLAIM, JOB, POD, Json, Kind
+from nightshift_testkit.cluster.kinds import CLAIM, JOB, POD, Json, ResourceKind
 from nightshift_testkit.cluster.problems import forbidden, invalid
 
 FIELDS = {
@@ -14,7 +14,7 @@ FIELDS = {
 }
 
 
-def check(kind: Kind, before: Json, after: Json) -> None:
+def check(kind: ResourceKind, before: Json, after: Json) -> None:
     """Refuse a change of what cannot change.
 
     Raises:
@@ -35,7 +35,7 @@ def check(kind: Kind, before: Json, after: Json) -> None:
         _claim(name, before["spec"], after["spec"])
 
 
-def _same(kind: Kind, name: str, field: str, before: Json, after: Json, path: str = "") -> None:
+def _same(kind: ResourceKind, name: str, field: str, before: Json, after: Json, path: str = "") -> None:
     if before.get(field) != after.get(field):
         raise invalid(kind, name, f"{path}{field}: Invalid value: {after.get(field)}: field is immutable")
 

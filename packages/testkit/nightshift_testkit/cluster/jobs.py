@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from nightshift_testkit.cluster import events
 from nightshift_testkit.cluster.kinds import JOB, POD, Json
 from nightshift_testkit.cluster.operations import Operations, condition
-from nightshift_testkit.cluster.problems import RefusedError
-from nightshift_testkit.cluster.store import Store, now
+from nightshift_testkit.cluster.problems import StatusError
+from nightshift_testkit.cluster.store import ResourceStore, now
 
 BACKOFF = 6  # failures that are too few for a job to fail
 PHASES = {"Succeeded": "succeeded", "Failed": "failed"}
@@ -19,7 +19,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 class Jobs:
     """The controller of jobs."""
 
-    def __init__(self, store: Store, operations: Operations) -> None:
+    def __init__(self, store: ResourceStore, operations: Operations) -> None:
         self._store, self._operations = store, operations
         self._version, self._gone = store.version, defaultdict[str, list[Json]](list)
 
@@ -32,7 +32,7 @@ class Jobs:
 
     def _notice(self) -> None:
         """Remember the pods that are gone, which a finalizer keeps until they are counted on a real cluster."""
-        with self._store.changed, contextlib.suppress(RefusedError):
+        with self._store.changed, contextlib.suppress(StatusError):
             for change in self._store.since(self._version):
                 if change.kind == POD and change.after is None:
                     for owner in change.last["metadata"].get("ownerReferences", []):
@@ -73,8 +73,8 @@ class Jobs:
         number = min(job["spec"].get("parallelism", 1), wanted - counts["succeeded"]) - counts["active"]
         if job["spec"].get("completionMode") != "Indexed":
             return [0] * max(0, number)
-        taken = {_index(pod) for pod in self._pods(job) if pod["status"]["phase"] != "Failed"}
-        return [index for index in range(wanted) if index not in taken][: max(0, number)]
+        occupied = {_index(pod) for pod in self._pods(job) if pod["status"]["phase"] != "Failed"}
+        return [index for index in range(wanted) if index not in occupied][: max(0, number)]
 
     def _fail(self, job: Json, counts: dict[str, int], reason: str) -> None:
         """End a job, and with it the pods that still run."""
@@ -108,7 +108,7 @@ class Jobs:
         pod["metadata"]["labels"] = pod["metadata"].get("labels", {}) | labels
         try:
             self._operations.create(POD, pod, meta["namespace"])
-        except RefusedError as error:
+        except StatusError as error:
             # over the quota, for example: the next round tries again
             events.record(self._store, job, "FailedCreate", f"Error creating: {error}", "Warning")
 

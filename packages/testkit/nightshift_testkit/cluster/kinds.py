@@ -11,7 +11,7 @@ VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update
 
 
 @dataclass(frozen=True)
-class Kind:
+class ResourceKind:
     """A kind, and where the API has it."""
 
     group: str
@@ -49,8 +49,8 @@ class Kind:
         }
 
 
-def _core(name: str, plural: str, *short: str, namespaced: bool = True, has_status: bool = False) -> Kind:
-    return Kind("", "v1", name, plural, namespaced, short, has_status)
+def _core(name: str, plural: str, *short: str, namespaced: bool = True, has_status: bool = False) -> ResourceKind:
+    return ResourceKind("", "v1", name, plural, namespaced, short, has_status)
 
 
 NAMESPACE = _core("Namespace", "namespaces", "ns", namespaced=False, has_status=True)
@@ -64,34 +64,34 @@ CLAIM = _core("PersistentVolumeClaim", "persistentvolumeclaims", "pvc", has_stat
 VOLUME = _core("PersistentVolume", "persistentvolumes", "pv", namespaced=False, has_status=True)
 QUOTA = _core("ResourceQuota", "resourcequotas", "quota", has_status=True)
 LIMITS = _core("LimitRange", "limitranges", "limits")
-PRIORITY = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, ("pc",))
-LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
-BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, ("pdb",), True)
-JOB = Kind("batch", "v1", "Job", "jobs", has_status=True)
-DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments", True, ("deploy",), True)
-STATEFUL_SET = Kind("apps", "v1", "StatefulSet", "statefulsets", True, ("sts",), True)
-DAEMON_SET = Kind("apps", "v1", "DaemonSet", "daemonsets", True, ("ds",), True)
-DEFINITION = Kind(
+PRIORITY = ResourceKind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, ("pc",))
+LEASE = ResourceKind("coordination.k8s.io", "v1", "Lease", "leases")
+BUDGET = ResourceKind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, ("pdb",), True)
+JOB = ResourceKind("batch", "v1", "Job", "jobs", has_status=True)
+DEPLOYMENT = ResourceKind("apps", "v1", "Deployment", "deployments", True, ("deploy",), True)
+STATEFUL_SET = ResourceKind("apps", "v1", "StatefulSet", "statefulsets", True, ("sts",), True)
+DAEMON_SET = ResourceKind("apps", "v1", "DaemonSet", "daemonsets", True, ("ds",), True)
+DEFINITION = ResourceKind(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, ("crd",)
 )
 _RBAC = "rbac.authorization.k8s.io"
-ROLE = Kind(_RBAC, "v1", "Role", "roles")
-BINDING = Kind(_RBAC, "v1", "RoleBinding", "rolebindings")
-CLUSTER_ROLE = Kind(_RBAC, "v1", "ClusterRole", "clusterroles", False)
-CLUSTER_BINDING = Kind(_RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", False)
+ROLE = ResourceKind(_RBAC, "v1", "Role", "roles")
+BINDING = ResourceKind(_RBAC, "v1", "RoleBinding", "rolebindings")
+CLUSTER_ROLE = ResourceKind(_RBAC, "v1", "ClusterRole", "clusterroles", False)
+CLUSTER_BINDING = ResourceKind(_RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", False)
 
 BUILT_IN = (
     NAMESPACE, POD, EVENT, NODE, SECRET, CONFIG_MAP, SERVICE_ACCOUNT, CLAIM, VOLUME, QUOTA, LIMITS,
     _core("Service", "services", "svc", has_status=True),
     _core("Endpoints", "endpoints", "ep"),
     PRIORITY, LEASE, BUDGET, JOB, ROLE, BINDING, CLUSTER_ROLE, CLUSTER_BINDING,
-    Kind("batch", "v1", "CronJob", "cronjobs", True, ("cj",), True),
+    ResourceKind("batch", "v1", "CronJob", "cronjobs", True, ("cj",), True),
     DEPLOYMENT, STATEFUL_SET, DAEMON_SET, DEFINITION,
-    Kind("apps", "v1", "ReplicaSet", "replicasets", True, ("rs",), True),
-    Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", True, ("netpol",)),
-    Kind("networking.k8s.io", "v1", "Ingress", "ingresses", True, ("ing",), True),
-    Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", False, ("sc",)),
-    Kind("events.k8s.io", "v1", "Event", "events", True, ("ev",)),
+    ResourceKind("apps", "v1", "ReplicaSet", "replicasets", True, ("rs",), True),
+    ResourceKind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", True, ("netpol",)),
+    ResourceKind("networking.k8s.io", "v1", "Ingress", "ingresses", True, ("ing",), True),
+    ResourceKind("storage.k8s.io", "v1", "StorageClass", "storageclasses", False, ("sc",)),
+    ResourceKind("events.k8s.io", "v1", "Event", "events", True, ("ev",)),
 )  # fmt: skip
 
 
@@ -100,16 +100,16 @@ def definitions(folder: Path) -> list[Json]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
-def custom(definition: Json) -> Iterator[Kind]:
+def custom(definition: Json) -> Iterator[ResourceKind]:
     """The kinds of a CustomResourceDefinition, one for each version that is served."""
     for version in definition["spec"]["versions"]:
         if version.get("served", True):
             yield _custom(definition["spec"], version)
 
 
-def _custom(definition: Json, version: Json) -> Kind:
+def _custom(definition: Json, version: Json) -> ResourceKind:
     names = definition["names"]
-    return Kind(
+    return ResourceKind(
         definition["group"],
         version["name"],
         names["kind"],

@@ -9,10 +9,10 @@ from nightshift_testkit.cluster.access import Access
 from nightshift_testkit.cluster.kinds import POD, Json
 from nightshift_testkit.cluster.logs import Log
 from nightshift_testkit.cluster.operations import Operations
-from nightshift_testkit.cluster.pods import Runner
-from nightshift_testkit.cluster.problems import RefusedError
+from nightshift_testkit.cluster.pods import PodRunner
+from nightshift_testkit.cluster.problems import StatusError
 from nightshift_testkit.cluster.runtimes import Runtime
-from nightshift_testkit.cluster.store import Store
+from nightshift_testkit.cluster.store import ResourceStore
 
 ENDED = ("Succeeded", "Failed")
 
@@ -31,11 +31,11 @@ class Settings:
 class Kubelet:
     """The kubelets of all nodes."""
 
-    def __init__(self, store: Store, operations: Operations, settings: Settings) -> None:
+    def __init__(self, store: ResourceStore, operations: Operations, settings: Settings) -> None:
         self._store = store
         self._operations = operations
         self._settings = settings
-        self._runners: dict[str, Runner] = {}
+        self._runners: dict[str, PodRunner] = {}
         self._lost: set[str] = set()
 
     def sync(self) -> None:
@@ -60,7 +60,7 @@ class Kubelet:
         if "deletionTimestamp" in pod["metadata"] and not pod["metadata"].get("finalizers"):
             self._store.remove(POD, pod)
 
-    def _seen(self, pod: Json, runner: Runner | None) -> None:
+    def _seen(self, pod: Json, runner: PodRunner | None) -> None:
         meta = pod["metadata"]
         if "deletionTimestamp" in meta:
             if runner and runner.is_alive():
@@ -68,7 +68,7 @@ class Kubelet:
             elif not meta.get("finalizers"):
                 self._store.remove(POD, pod)
         elif runner is None and pod["status"]["phase"] not in ENDED:
-            runner = Runner(self._store, self._operations, self._settings, pod)
+            runner = PodRunner(self._store, self._operations, self._settings, pod)
             self._runners[meta["uid"]] = runner
             runner.start()
 
@@ -76,17 +76,17 @@ class Kubelet:
         """The log of a pod's container.
 
         Raises:
-            RefusedError: 400 when it has not started, 500 when its node is lost.
+            StatusError: 400 when it has not started, 500 when its node is lost.
         """
         node = pod["spec"].get("nodeName")
         if node in self._lost:
-            raise RefusedError(500, f"Get https://{node}:10250/containerLogs: dial tcp: connect: no route to host")
+            raise StatusError(500, f"Get https://{node}:10250/containerLogs: dial tcp: connect: no route to host")
         runner = self._runners.get(pod["metadata"]["uid"])
         log = runner.logs.get(container) if runner else None
         if log is None:
             reason = runner.waiting(container) if runner else "PodInitializing"
             name = pod["metadata"]["name"]
-            raise RefusedError(400, f'container "{container}" in pod "{name}" is waiting to start: {reason}')
+            raise StatusError(400, f'container "{container}" in pod "{name}" is waiting to start: {reason}')
         return log
 
     def kill(self, pod: Json, number: int) -> None:
@@ -103,7 +103,7 @@ class Kubelet:
         """The node is there again, without what ran on it."""
         self._lost.discard(node)
 
-    def _on(self, node: str) -> Iterator[Runner]:
+    def _on(self, node: str) -> Iterator[PodRunner]:
         return (runner for runner in list(self._runners.values()) if runner.node == node)
 
     def stop(self) -> None:

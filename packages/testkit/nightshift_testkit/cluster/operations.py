@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from nightshift_testkit.cluster import admission, immutability, patches, selectors, validation
-from nightshift_testkit.cluster.kinds import BUDGET, CONFIG_MAP, NAMESPACE, POD, SERVICE_ACCOUNT, Json, Kind
-from nightshift_testkit.cluster.problems import RefusedError, invalid, missing
-from nightshift_testkit.cluster.store import Store, conflict, now
+from nightshift_testkit.cluster.kinds import BUDGET, CONFIG_MAP, NAMESPACE, POD, SERVICE_ACCOUNT, Json, ResourceKind
+from nightshift_testkit.cluster.problems import StatusError, invalid, missing
+from nightshift_testkit.cluster.store import ResourceStore, conflict, now
 
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # letters of names that the server makes
 ENDED = ("Succeeded", "Failed")
@@ -20,16 +20,16 @@ OURS = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletion
 class Operations:
     """Creates, changes and deletes objects as the API server does."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ResourceStore) -> None:
         self._store = store
 
-    def create(self, kind: Kind, value: Any, namespace: str = "", dry: bool = False) -> Json:
+    def create(self, kind: ResourceKind, value: Any, namespace: str = "", dry: bool = False) -> Json:
         created = _read(kind, value, namespace)
         meta = created["metadata"]
         if "generateName" in meta and not meta.get("name"):
             meta["name"] = meta["generateName"] + "".join(secrets.choice(LETTERS) for _ in range(5))
         if meta.pop("resourceVersion", None):
-            raise RefusedError(500, "resourceVersion should not be set on objects to be created")
+            raise StatusError(500, "resourceVersion should not be set on objects to be created")
         for name in OURS:
             meta.pop(name, None)
         created = validation.defaulted(kind, created)
@@ -42,7 +42,7 @@ class Operations:
                 _begin_namespace(admitted)
             return admitted if dry else self._added(kind, admitted)
 
-    def _added(self, kind: Kind, value: Json) -> Json:
+    def _added(self, kind: ResourceKind, value: Json) -> Json:
         done = self._store.add(kind, value)
         if kind == NAMESPACE:
             name = value["metadata"]["name"]
@@ -50,11 +50,13 @@ class Operations:
             self.create(CONFIG_MAP, _bare(CONFIG_MAP, "kube-root-ca.crt") | {"data": {"ca.crt": ""}}, name)
         return done
 
-    def update(self, kind: Kind, name: str, value: Any, namespace: str = "", part: str = "", dry: bool = False) -> Json:
+    def update(
+        self, kind: ResourceKind, name: str, value: Any, namespace: str = "", part: str = "", dry: bool = False
+    ) -> Json:
         """Replace an object, or with `part` its status."""
         changed = _read(kind, value, namespace)
         if changed["metadata"].get("name", name) != name:
-            raise RefusedError(400, "the name of the object does not match the name on the URL")
+            raise StatusError(400, "the name of the object does not match the name on the URL")
         with self._store.changed:
             before = self._store.get(kind, name, namespace)
             if changed["metadata"].get("uid", before["metadata"]["uid"]) != before["metadata"]["uid"]:
@@ -64,7 +66,7 @@ class Operations:
             immutability.check(kind, before, after)
             return after if dry else self._replaced(kind, before, after)
 
-    def _replaced(self, kind: Kind, before: Json, after: Json) -> Json:
+    def _replaced(self, kind: ResourceKind, before: Json, after: Json) -> Json:
         done = self._store.replace(kind, after)
         # an object that somebody has deleted goes with its last finalizer
         if before["metadata"].get("deletionTimestamp") and not after["metadata"].get("finalizers") and kind != POD:
@@ -72,17 +74,24 @@ class Operations:
         return done
 
     def patch(
-        self, kind: Kind, name: str, patch: Any, media: str, namespace: str = "", part: str = "", dry: bool = False
+        self,
+        kind: ResourceKind,
+        name: str,
+        patch: Any,
+        media: str,
+        namespace: str = "",
+        part: str = "",
+        dry: bool = False,
     ) -> Json:
         if media == "application/strategic-merge-patch+json" and kind.schema is not None:
-            raise RefusedError(415, "strategic merge patch is not supported for custom resources")
+            raise StatusError(415, "strategic merge patch is not supported for custom resources")
         with self._store.changed:
             if media == "application/apply-patch+yaml" and not self._store.peek(kind, name, namespace):
                 return self.create(kind, patch, namespace, dry)
             before = self._store.get(kind, name, namespace)
             return self.update(kind, name, patches.patched(before, patch, media), namespace, part, dry)
 
-    def change(self, kind: Kind, name: str, edit: Callable[[Json], Any], namespace: str = "") -> Json | None:
+    def change(self, kind: ResourceKind, name: str, edit: Callable[[Json], Any], namespace: str = "") -> Json | None:
         """Change an object from inside the server; one that is gone is left alone."""
         with self._store.changed:
             if self._store.peek(kind, name, namespace) is None:
@@ -91,7 +100,7 @@ class Operations:
             edit(value)
             return self._store.replace(kind, value)
 
-    def delete(self, kind: Kind, name: str, namespace: str = "", options: Json | None = None) -> Json:
+    def delete(self, kind: ResourceKind, name: str, namespace: str = "", options: Json | None = None) -> Json:
         options = options or {}
         with self._store.changed:
             value = self._store.get(kind, name, namespace)
@@ -104,7 +113,7 @@ class Operations:
                 self._orphan(value["metadata"]["uid"])
             return self._delete(kind, value, options.get("gracePeriodSeconds"))
 
-    def _delete(self, kind: Kind, value: Json, grace: int | None) -> Json:
+    def _delete(self, kind: ResourceKind, value: Json, grace: int | None) -> Json:
         meta = value["metadata"]
         seconds = _grace(kind, value, grace)
         if not seconds and not meta.get("finalizers") and kind != NAMESPACE:
@@ -117,7 +126,7 @@ class Operations:
             value["status"] = {"phase": "Terminating"}
         return self._store.replace(kind, value)
 
-    def release(self, kind: Kind, name: str, namespace: str = "") -> None:
+    def release(self, kind: ResourceKind, name: str, namespace: str = "") -> None:
         """Let an object go that has waited for what it owned."""
         with self._store.changed:
             before = self._store.get(kind, name, namespace)
@@ -140,7 +149,7 @@ class Operations:
         """Delete a pod if no budget forbids it.
 
         Raises:
-            RefusedError: 429, when one does.
+            StatusError: 429, when one does.
         """
         with self._store.changed:
             pod = self._store.get(POD, name, namespace)
@@ -155,7 +164,7 @@ class Operations:
             if selectors.fits(meta.get("labels", {}), budget["spec"].get("selector")) and not self._spare(budget):
                 message = "Cannot evict pod as it would violate the pod's disruption budget."
                 cause = {"reason": "DisruptionBudget", "message": f"budget {budget['metadata']['name']} allows none"}
-                raise RefusedError(429, message, causes=[cause])
+                raise StatusError(429, message, causes=[cause])
 
     def _spare(self, budget: Json) -> int:
         """How many pods of a budget may be evicted now."""
@@ -194,21 +203,21 @@ def _share(amount: int | str, total: int) -> int:
     return -(-int(amount[:-1]) * total // 100) if isinstance(amount, str) else amount
 
 
-def _bare(kind: Kind, name: str) -> Json:
+def _bare(kind: ResourceKind, name: str) -> Json:
     return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}}
 
 
-def _read(kind: Kind, value: Any, namespace: str) -> Json:
+def _read(kind: ResourceKind, value: Any, namespace: str) -> Json:
     if not isinstance(value, dict):
-        raise RefusedError(400, f"the body is not an object of kind {kind.name}")
+        raise StatusError(400, f"the body is not an object of kind {kind.name}")
     done: Json = validation.cleaned(value)
     declared = (done.setdefault("apiVersion", kind.api_version), done.setdefault("kind", kind.name))
     if declared != (kind.api_version, kind.name):
-        raise RefusedError(400, f"{declared[1]} in version {declared[0]!r} cannot be handled as a {kind.name}")
+        raise StatusError(400, f"{declared[1]} in version {declared[0]!r} cannot be handled as a {kind.name}")
     meta = done.setdefault("metadata", {})
     meta.pop("managedFields", None)
     if kind.namespaced and meta.setdefault("namespace", namespace) != namespace:
-        raise RefusedError(400, "the namespace of the provided object does not match the namespace sent on the request")
+        raise StatusError(400, "the namespace of the provided object does not match the namespace sent on the request")
     if kind.namespaced and not namespace:
         raise missing(NAMESPACE, "")
     if not kind.namespaced and "namespace" in meta:
@@ -216,7 +225,7 @@ def _read(kind: Kind, value: Any, namespace: str) -> Json:
     return done
 
 
-def _combined(kind: Kind, before: Json, changed: Json, part: str) -> Json:
+def _combined(kind: ResourceKind, before: Json, changed: Json, part: str) -> Json:
     """What an update leaves of the old object: all but the status, or only it."""
     version = changed["metadata"].get("resourceVersion")
     if part == "status":
@@ -233,13 +242,13 @@ def _combined(kind: Kind, before: Json, changed: Json, part: str) -> Json:
     return after
 
 
-def _precondition(kind: Kind, value: Json, wanted: Json) -> None:
+def _precondition(kind: ResourceKind, value: Json, wanted: Json) -> None:
     for name in ("uid", "resourceVersion"):
         if wanted.get(name, value["metadata"][name]) != value["metadata"][name]:
             raise conflict(kind, value["metadata"]["name"])
 
 
-def _grace(kind: Kind, value: Json, grace: int | None) -> int:
+def _grace(kind: ResourceKind, value: Json, grace: int | None) -> int:
     """The seconds that a pod on a node has to end; nothing else has any."""
     if kind != POD or not value["spec"].get("nodeName") or value["status"]["phase"] in ENDED:
         return 0

@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 from nightshift_testkit.cluster.kinds import Json
-from nightshift_testkit.cluster.problems import RefusedError
+from nightshift_testkit.cluster.problems import StatusError
 
 # by what a list's items are told apart, the first key that all of them have
 KEYS = ("name", "uid", "type", "mountPath", "containerPort", "key", "ip")
@@ -14,7 +14,7 @@ def patched(value: Json, patch: Any, media: str) -> Json:
     """Return what a patch makes of an object.
 
     Raises:
-        RefusedError: when the media type is not one of a patch, or an operation cannot be done.
+        StatusError: when the media type is not one of a patch, or an operation cannot be done.
     """
     done = copy.deepcopy(value)
     if media == "application/json-patch+json":
@@ -25,7 +25,7 @@ def patched(value: Json, patch: Any, media: str) -> Json:
         return _merged(done, patch, lists=False)
     if media in ("application/strategic-merge-patch+json", "application/apply-patch+yaml"):
         return _merged(done, patch, lists=True)
-    raise RefusedError(415, f"the body of the request was in an unknown format: {media}")
+    raise StatusError(415, f"the body of the request was in an unknown format: {media}")
 
 
 def _merged(old: Any, new: Any, lists: bool) -> Any:
@@ -61,7 +61,7 @@ def _operated(value: Json, operation: Json) -> Json:
     try:
         return _operate(value, operation)
     except (KeyError, IndexError, TypeError, ValueError):
-        raise RefusedError(422, f"the server rejected our request: {operation}", reason="Invalid") from None
+        raise StatusError(422, f"the server rejected our request: {operation}", reason="Invalid") from None
 
 
 def _operate(value: Json, operation: Json) -> Json:

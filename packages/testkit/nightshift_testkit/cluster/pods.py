@@ -10,8 +10,8 @@ from nightshift_testkit.cluster import events, quantities, volumes
 from nightshift_testkit.cluster.kinds import POD, Json
 from nightshift_testkit.cluster.logs import Log
 from nightshift_testkit.cluster.operations import Operations, condition
-from nightshift_testkit.cluster.runtimes import Container, Ended, Mount, Process, StartError
-from nightshift_testkit.cluster.store import Store, now
+from nightshift_testkit.cluster.runtimes import Container, ContainerProcess, Ended, Mount, StartError
+from nightshift_testkit.cluster.store import ResourceStore, now
 from nightshift_testkit.cluster.volumes import ConfigError
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ class StoppedError(Exception):
     """The pod is to end."""
 
 
-class Runner(threading.Thread):
+class PodRunner(threading.Thread):
     """Runs a pod's containers and writes down how they fare."""
 
-    def __init__(self, store: Store, operations: Operations, settings: "Settings", pod: Json) -> None:
+    def __init__(self, store: ResourceStore, operations: Operations, settings: "Settings", pod: Json) -> None:
         super().__init__(name=pod["metadata"]["name"], daemon=True)
         self.node = pod["spec"]["nodeName"]
         self.logs: dict[str, Log] = {}
@@ -41,7 +41,7 @@ class Runner(threading.Thread):
         self._lost = False
         self._deadline: Json = {}
         self._timers: list[threading.Timer] = []
-        self._processes: dict[str, Process] = {}
+        self._processes: dict[str, ContainerProcess] = {}
         self._statuses = {item["name"]: _waiting(item, "PodInitializing") for item in self._all()}
         self._folders: dict[str, Path] = {}
 
@@ -182,7 +182,7 @@ class Runner(threading.Thread):
         self._set(item, _terminated(self._statuses[item["name"]], began, ended, text))
         return ended.code
 
-    def _ended(self, item: Json, process: Process, log: Log) -> Ended:
+    def _ended(self, item: Json, process: ContainerProcess, log: Log) -> Ended:
         pump = threading.Thread(target=lambda: [log.write(line) for line in process.output], daemon=True)
         pump.start()
         ended = process.wait()

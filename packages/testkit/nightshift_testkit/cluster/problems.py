@@ -17,7 +17,7 @@ REASONS = {
 }
 
 
-class RefusedError(Exception):
+class StatusError(Exception):
     """A request that is answered with a Status."""
 
     def __init__(self, code: int, message: str, *, reason: str | None = None, causes: list[Any] | None = None) -> None:
@@ -40,16 +40,16 @@ class RefusedError(Exception):
         } | details
 
 
-def missing(kind: Any, name: str) -> RefusedError:
-    return RefusedError(404, f'{kind.resource} "{name}" not found')
+def missing(kind: Any, name: str) -> StatusError:
+    return StatusError(404, f'{kind.resource} "{name}" not found')
 
 
-def forbidden(kind: Any, name: str, why: str) -> RefusedError:
-    return RefusedError(403, f'{kind.resource} "{name}" is forbidden: {why}')
+def forbidden(kind: Any, name: str, why: str) -> StatusError:
+    return StatusError(403, f'{kind.resource} "{name}" is forbidden: {why}')
 
 
-def invalid(kind: Any, name: str, *errors: str) -> RefusedError:
+def invalid(kind: Any, name: str, *errors: str) -> StatusError:
     detail = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
     shown = f"{kind.name}.{kind.group}" if kind.group else kind.name
     causes = [{"message": error.partition(": ")[2], "field": error.partition(": ")[0]} for error in errors]
-    return RefusedError(422, f'{shown} "{name}" is invalid: {detail}', causes=causes)
+    return StatusError(422, f'{shown} "{name}" is invalid: {detail}', causes=causes)

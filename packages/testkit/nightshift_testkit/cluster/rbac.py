@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from nightshift_testkit.cluster import selectors
 from nightshift_testkit.cluster.kinds import BINDING, CLUSTER_BINDING, CLUSTER_ROLE, ROLE, Json
-from nightshift_testkit.cluster.problems import RefusedError
-from nightshift_testkit.cluster.store import Store
+from nightshift_testkit.cluster.problems import StatusError
+from nightshift_testkit.cluster.store import ResourceStore
 
 MASTERS = "system:masters"
 
@@ -29,7 +29,7 @@ ADMIN = User("kubernetes-admin", (MASTERS, "system:authenticated"))
 
 
 @dataclass(frozen=True)
-class Action:
+class AccessRequest:
     """What is asked for; `resource` has its subresource behind a slash."""
 
     verb: str
@@ -39,11 +39,11 @@ class Action:
     name: str = ""
 
 
-def authorize(store: Store, user: User, action: Action) -> None:
+def authorize(store: ResourceStore, user: User, action: AccessRequest) -> None:
     """Let a user do something.
 
     Raises:
-        RefusedError: 403.
+        StatusError: 403.
     """
     if not allowed(store, user, action):
         plural = action.resource.partition("/")[0]
@@ -51,14 +51,14 @@ def authorize(store: Store, user: User, action: Action) -> None:
         named += f' "{action.name}"' if action.name else ""
         where = f'in the namespace "{action.namespace}"' if action.namespace else "at the cluster scope"
         what = f'cannot {action.verb} resource "{action.resource}" in API group "{action.group}" {where}'
-        raise RefusedError(403, f'{named} is forbidden: User "{user.name}" {what}')
+        raise StatusError(403, f'{named} is forbidden: User "{user.name}" {what}')
 
 
-def allowed(store: Store, user: User, action: Action) -> bool:
+def allowed(store: ResourceStore, user: User, action: AccessRequest) -> bool:
     return MASTERS in user.groups or any(_grants(rule, action) for rule in _rules(store, user, action.namespace))
 
 
-def _rules(store: Store, user: User, namespace: str) -> Iterator[Json]:
+def _rules(store: ResourceStore, user: User, namespace: str) -> Iterator[Json]:
     bindings = list(store.select(CLUSTER_BINDING))
     if namespace:
         bindings += store.select(BINDING, namespace)
@@ -74,7 +74,7 @@ def _is(subject: Json, user: User, binding: Json) -> bool:
     return subject["name"] in ((user.name,) if subject["kind"] == "User" else user.groups)
 
 
-def _granted(store: Store, binding: Json) -> Iterator[Json]:
+def _granted(store: ResourceStore, binding: Json) -> Iterator[Json]:
     wanted = binding["roleRef"]
     if wanted["kind"] == "Role":
         role = store.peek(ROLE, wanted["name"], binding["metadata"]["namespace"])
@@ -88,7 +88,7 @@ def _granted(store: Store, binding: Json) -> Iterator[Json]:
                     yield from other.get("rules") or []
 
 
-def _grants(rule: Json, action: Action) -> bool:
+def _grants(rule: Json, action: AccessRequest) -> bool:
     plural, _, part = action.resource.partition("/")
     wildcards = {"*", action.resource, f"*/{part}"} if part else {"*", plural}
     return (

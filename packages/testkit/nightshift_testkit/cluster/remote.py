@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from kubernetes import client, config
 
-from nightshift_testkit.cluster.kinds import BUILT_IN, NAMESPACE, POD, QUOTA, SERVICE_ACCOUNT, Json, Kind
-from nightshift_testkit.cluster.problems import RefusedError
+from nightshift_testkit.cluster.kinds import BUILT_IN, NAMESPACE, POD, QUOTA, SERVICE_ACCOUNT, Json, ResourceKind
+from nightshift_testkit.cluster.problems import StatusError
 from nightshift_testkit.processes import wait_until
 
 KINDS = {(kind.api_version, kind.name): kind for kind in BUILT_IN}
@@ -42,12 +42,12 @@ class RemoteCluster:
         """Create objects, or patch those that are there.
 
         Raises:
-            RefusedError: with the server's words.
+            StatusError: with the server's words.
         """
         for value in values:
             self._apply(KINDS[value["apiVersion"], value["kind"]], value["metadata"]["name"], value)
 
-    def _apply(self, kind: Kind, name: str, value: Json) -> None:
+    def _apply(self, kind: ResourceKind, name: str, value: Json) -> None:
         if not kind.namespaced and name != self._namespace:
             pytest.skip(f"needs the stand-in: a {kind.name} would be seen outside the namespace of the tests")
         query = [("fieldManager", "tests"), ("force", "true"), ("fieldValidation", "Strict")]
@@ -55,17 +55,17 @@ class RemoteCluster:
         if kind == QUOTA:  # it refuses everything until it has been counted
             wait_until(lambda: self.get(QUOTA, name).get("status"), "the quota is counted")
 
-    def get(self, kind: Kind, name: str) -> Json:
+    def get(self, kind: ResourceKind, name: str) -> Json:
         """Return an object of the namespace.
 
         Raises:
-            RefusedError: when there is none.
+            StatusError: when there is none.
         """
         return self._ask("GET", kind, name)
 
-    def peek(self, kind: Kind, name: str) -> Json | None:
+    def peek(self, kind: ResourceKind, name: str) -> Json | None:
         """Return an object of the namespace, if there is one."""
-        with contextlib.suppress(RefusedError):
+        with contextlib.suppress(StatusError):
             return self.get(kind, name)
         return None
 
@@ -74,11 +74,11 @@ class RemoteCluster:
         pods: list[Json] = self._ask("GET", POD)["items"]
         return pods
 
-    def delete(self, kind: Kind, name: str, options: Json | None = None) -> None:
+    def delete(self, kind: ResourceKind, name: str, options: Json | None = None) -> None:
         """Delete an object, as DeleteOptions say."""
         self._ask("DELETE", kind, name, body=options)
 
-    def _ask(self, verb: str, kind: Kind, name: str = "", query: Any = (), body: Json | None = None) -> Json:
+    def _ask(self, verb: str, kind: ResourceKind, name: str = "", query: Any = (), body: Json | None = None) -> Json:
         space = f"/namespaces/{self._namespace}" if kind.namespaced else ""
         media = "application/apply-patch+yaml" if verb == "PATCH" else "application/json"
         try:
@@ -93,7 +93,7 @@ class RemoteCluster:
                 _return_http_data_only=True,
             )
         except client.ApiException as error:
-            raise RefusedError(error.status, json.loads(error.body)["message"]) from None
+            raise StatusError(error.status, json.loads(error.body)["message"]) from None
         return answer
 
 
@@ -107,6 +107,6 @@ def reached(kubeconfig: Path, namespace: str) -> Iterator[RemoteCluster]:
             wait_until(lambda: cluster.peek(SERVICE_ACCOUNT, "default"), "the namespace has its account")
             yield cluster
         finally:
-            with contextlib.suppress(RefusedError):  # a test may have deleted it
+            with contextlib.suppress(StatusError):  # a test may have deleted it
                 cluster.delete(NAMESPACE, namespace)
             wait_until(lambda: cluster.peek(NAMESPACE, namespace) is None, "the namespace is gone", SECONDS)

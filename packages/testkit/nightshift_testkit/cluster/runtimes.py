@@ -53,7 +53,7 @@ class Ended:
     out_of_memory: bool = False
 
 
-class Process(Protocol):
+class ContainerProcess(Protocol):
     """A container that has been started."""
 
     output: IO[bytes]  # what it prints, to its end
@@ -71,7 +71,7 @@ class Runtime(Protocol):
     def user(self, image: str) -> str | None:
         """The user that an image names, empty for root; None where there is no such image."""
 
-    def start(self, container: Container) -> Process:
+    def start(self, container: Container) -> ContainerProcess:
         """Start a container.
 
         Raises:

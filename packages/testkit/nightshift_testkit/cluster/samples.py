@@ -9,7 +9,7 @@ import pytest
 from kubernetes.client import ApiException
 
 from nightshift.runtime.image import image
-from nightshift_testkit.cluster.cluster import Cluster
+from nightshift_testkit.cluster.cluster import SimulatedCluster
 from nightshift_testkit.cluster.kinds import POD, Json
 from nightshift_testkit.processes import wait_until
 from pipelines.environments import Role, site
@@ -47,12 +47,12 @@ def named(kind: str, name: str, version: str = "v1", **fields: Any) -> Json:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}} | fields
 
 
-def phase(cluster: Cluster, wanted: str, name: str = "step") -> Json:
+def phase(cluster: SimulatedCluster, wanted: str, name: str = "step") -> Json:
     """Wait until a pod is in a phase, and return its status."""
     return until(cluster, lambda pod: pod["status"]["phase"] == wanted, f"{name} is {wanted}", name)["status"]
 
 
-def until(cluster: Cluster, ask: Any, what: str, name: str = "step") -> Json:
+def until(cluster: SimulatedCluster, ask: Any, what: str, name: str = "step") -> Json:
     """Wait until something is true of a pod, and return it."""
 
     def look() -> Any:
@@ -62,7 +62,7 @@ def until(cluster: Cluster, ask: Any, what: str, name: str = "step") -> Json:
     return wait_until(look, what)
 
 
-def gone(cluster: Cluster, name: str = "step") -> bool:
+def gone(cluster: SimulatedCluster, name: str = "step") -> bool:
     return wait_until(lambda: cluster.peek(POD, name) is None, f"{name} is gone")
 
 
@@ -72,7 +72,7 @@ def state(status: Json) -> Json:
     return container["state"]
 
 
-def waiting(cluster: Cluster, reason: str) -> str:
+def waiting(cluster: SimulatedCluster, reason: str) -> str:
     """Wait until a pod's container waits for a reason; return the message."""
 
     def waits(pod: Json) -> bool:
@@ -84,7 +84,7 @@ def waiting(cluster: Cluster, reason: str) -> str:
     return str(state(until(cluster, waits, reason)["status"])["waiting"].get("message", ""))
 
 
-def unplaced(cluster: Cluster) -> str:
+def unplaced(cluster: SimulatedCluster) -> str:
     """Wait until a pod has no node; return why."""
 
     def waits(pod: Json) -> Any:

@@ -8,10 +8,10 @@ from typing import Any
 from nightshift_testkit.cluster import quantities, selectors
 from nightshift_testkit.cluster.admission import ENDED, requests
 from nightshift_testkit.cluster.kinds import CLAIM, NODE, POD, Json
-from nightshift_testkit.cluster.store import Store
+from nightshift_testkit.cluster.store import ResourceStore
 
 
-def choose_node(store: Store, pod: Json) -> tuple[str | None, str]:
+def choose_node(store: ResourceStore, pod: Json) -> tuple[str | None, str]:
     """Return the node that a pod fits on, and if there is none, why."""
     if why := _claims(store, pod):
         return None, why
@@ -25,7 +25,7 @@ def choose_node(store: Store, pod: Json) -> tuple[str | None, str]:
     return None, f"0/{len(nodes)} nodes are available: {listed or 'there are none'}."
 
 
-def _claims(store: Store, pod: Json) -> str:
+def _claims(store: ResourceStore, pod: Json) -> str:
     for volume in pod["spec"].get("volumes", []):
         if source := volume.get("persistentVolumeClaim"):
             claim = store.peek(CLAIM, source["claimName"], pod["metadata"]["namespace"])
@@ -36,7 +36,7 @@ def _claims(store: Store, pod: Json) -> str:
     return ""
 
 
-def _against(store: Store, pod: Json, node: Json) -> Iterable[str]:
+def _against(store: ResourceStore, pod: Json, node: Json) -> Iterable[str]:
     """Why a pod cannot run on a node; the first kind of reason only, as the scheduler's filters have it."""
     spec = pod["spec"]
     if node["spec"].get("unschedulable"):
@@ -62,21 +62,23 @@ def _wanted(spec: Json, node: Json) -> bool:
     return chosen and any(selectors.fits(labels, term) for term in terms)
 
 
-def _short(store: Store, pod: Json, node: Json) -> list[str]:
+def _short(store: ResourceStore, pod: Json, node: Json) -> list[str]:
     name = node["metadata"]["name"]
     here = [
         other
         for other in store.select(POD)
         if other["spec"].get("nodeName") == name and other["status"].get("phase") not in ENDED
     ]
-    taken: Counter[str] = Counter()
+    allocated: Counter[str] = Counter()
     for other in here:
-        taken.update(requests(other["spec"]))
+        allocated.update(requests(other["spec"]))
     room = {key: quantities.number(amount) for key, amount in node["status"]["allocatable"].items()}
     problems = [] if len(here) < room.get("pods", 110) else ["Too many pods"]
     requested = requests(pod["spec"])
     return problems + [
-        f"Insufficient {key}" for key in sorted(requested) if taken[key] + requested[key] > room.get(key, Decimal(0))
+        f"Insufficient {key}"
+        for key in sorted(requested)
+        if allocated[key] + requested[key] > room.get(key, Decimal(0))
     ]
 
 

@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from nightshift_testkit.cluster.kinds import EVENT, NODE, POD, Json, Kind
-from nightshift_testkit.cluster.problems import RefusedError
+from nightshift_testkit.cluster.kinds import EVENT, NODE, POD, Json, ResourceKind
+from nightshift_testkit.cluster.problems import StatusError
 
 TERM = re.compile(
     r"\s*(?:(!?)\s*([^\s!=,()]+)|([^\s!=,()]+)\s*(==|=|!=|\s+in\s+|\s+notin\s+)\s*(\([^)]*\)|[^,()]*))\s*(?:,|$)"
@@ -40,13 +40,13 @@ def _holds(value: str | None, operator: str, wanted: list[str]) -> bool:
 class Selection:
     """What a list or a watch asks for."""
 
-    def __init__(self, kind: Kind, labels: str = "", fields: str = "") -> None:
+    def __init__(self, kind: ResourceKind, labels: str = "", fields: str = "") -> None:
         self._labels = _terms(labels)
         self._fields = _terms(fields)
         known = ("metadata.name", "metadata.namespace", *FIELDS.get(kind, ()))
         for name, *_ in self._fields:
             if name not in known:
-                raise RefusedError(400, f"field label not supported: {name}")
+                raise StatusError(400, f"field label not supported: {name}")
 
     def __contains__(self, value: Json) -> bool:
         labels = value["metadata"].get("labels", {})
@@ -60,7 +60,7 @@ def _terms(text: str) -> list[tuple[str, str, list[str]]]:
     while at < len(text):
         match = TERM.match(text, at)
         if not match or match.end() == at:
-            raise RefusedError(400, f"unable to parse requirement: {text!r}")
+            raise StatusError(400, f"unable to parse requirement: {text!r}")
         terms.append(_term(*match.groups()))
         at = match.end()
     return terms

@@ -36,11 +36,11 @@ class Service:
 
 class _Proxy(ThreadingHTTPServer):
     def __init__(self, services: Mapping[str, Service]) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", 0), ProxyHandler)
         self.services = services
 
 
-class _Handler(BaseHTTPRequestHandler):
+class ProxyHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Proxy
 

@@ -7,8 +7,8 @@ machine's address, so the first one's name is replaced by it. Not here: webhooks
 import copy
 from dataclasses import dataclass
 
-from nightshift_testkit.cluster.cluster import Cluster
-from nightshift_testkit.cluster.kinds import JOB, Json, Kind
+from nightshift_testkit.cluster.cluster import SimulatedCluster
+from nightshift_testkit.cluster.kinds import JOB, Json, ResourceKind
 from nightshift_testkit.cluster.operations import condition
 
 RUNTIME_STEP, NODE = "trainer.kubeflow.org/trainjob-ancestor-step", "node"
@@ -18,7 +18,7 @@ FOREGROUND = {"propagationPolicy": "Foreground"}
 
 
 @dataclass
-class Trainer:
+class TrainJobController:
     """What makes pods of TrainJobs, whenever it is called.
 
     Attributes:
@@ -27,7 +27,7 @@ class Trainer:
         processes: of a pod.
     """
 
-    cluster: Cluster
+    cluster: SimulatedCluster
     port: int = 29500
     processes: str = "1"
 
@@ -111,7 +111,7 @@ class Trainer:
     def _all(self, kind: str) -> list[Json]:
         return self.cluster.api.store.copies(self._kind(kind))
 
-    def _kind(self, name: str) -> Kind:
+    def _kind(self, name: str) -> ResourceKind:
         return next(kind for kind in self.cluster.api.kinds if kind.name == name)
 
 

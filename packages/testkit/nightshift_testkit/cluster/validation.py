@@ -10,8 +10,8 @@ from typing import Any
 import jsonschema
 from referencing import Registry, Resource
 
-from nightshift_testkit.cluster.kinds import Json, Kind
-from nightshift_testkit.cluster.problems import RefusedError, invalid
+from nightshift_testkit.cluster.kinds import Json, ResourceKind
+from nightshift_testkit.cluster.problems import StatusError, invalid
 
 SCHEMAS = files("kubernetes_validate") / "kubernetes-json-schema" / "v1.36.0-local-strict"
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -20,11 +20,11 @@ QUALIFIED = re.compile(r"([^/]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0
 RULE = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
 
 
-def validate(kind: Kind, value: Json) -> None:
+def validate(kind: ResourceKind, value: Json) -> None:
     """Check an object.
 
     Raises:
-        RefusedError: 400 for an unknown field or another type, 422 for anything else.
+        StatusError: 400 for an unknown field or another type, 422 for anything else.
     """
     name = value["metadata"].get("name", "")
     _named(kind, value["metadata"])
@@ -32,12 +32,12 @@ def validate(kind: Kind, value: Json) -> None:
     unknown = [path for error in errors if error.validator == "additionalProperties" for path in _unknown(error)]
     if unknown:
         detail = ", ".join(f'unknown field "{path}"' for path in unknown)
-        raise RefusedError(
+        raise StatusError(
             400, f"{kind.name} in version {kind.version!r} cannot be handled: strict decoding error: {detail}"
         )
     for error in errors:
         if error.validator == "type" and kind.schema is None:
-            raise RefusedError(400, f"cannot unmarshal {_path(error)}: {error.message}")
+            raise StatusError(400, f"cannot unmarshal {_path(error)}: {error.message}")
     if errors:
         raise invalid(kind, name, *(_message(error) for error in errors))
 
@@ -49,7 +49,7 @@ def cleaned(value: Any) -> Any:
     return [cleaned(item) for item in value] if isinstance(value, list) else value
 
 
-def defaulted(kind: Kind, value: Json) -> Json:
+def defaulted(kind: ResourceKind, value: Json) -> Json:
     """With the defaults that the schema of a custom resource gives."""
     return _defaulted(kind.schema, copy.deepcopy(value)) if kind.schema else value
 
@@ -67,7 +67,7 @@ def _defaulted(schema: Json, value: Any) -> Any:
     return value
 
 
-def _named(kind: Kind, meta: Json) -> None:
+def _named(kind: ResourceKind, meta: Json) -> None:
     name = meta.get("name", "")
     # roles have colons in theirs
     if kind.group != "rbac.authorization.k8s.io" and (not SUBDOMAIN.fullmatch(name) or len(name) > 253):
@@ -83,7 +83,7 @@ def _named(kind: Kind, meta: Json) -> None:
 
 
 @cache
-def _validator(kind: Kind) -> Any:
+def _validator(kind: ResourceKind) -> Any:
     if kind.schema is not None:
         return jsonschema.Draft202012Validator(_closed(kind.schema, root=True))
     group = f"{kind.group.partition('.')[0]}-" if kind.group else ""

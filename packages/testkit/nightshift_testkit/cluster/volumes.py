@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 from nightshift_testkit.cluster import quantities
-from nightshift_testkit.cluster.kinds import CLAIM, CONFIG_MAP, SECRET, Json, Kind
-from nightshift_testkit.cluster.store import Store
+from nightshift_testkit.cluster.kinds import CLAIM, CONFIG_MAP, SECRET, Json, ResourceKind
+from nightshift_testkit.cluster.store import ResourceStore
 
 REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_][A-Za-z0-9_.-]*)\))")
 GROUP = 0o2070  # its group may do everything, and what is made in it is the group's
@@ -19,7 +19,7 @@ class ConfigError(Exception):
     """Something that a container refers to is not there."""
 
 
-def folders(store: Store, pod: Json, root: Path, claims: Path) -> dict[str, Path]:
+def folders(store: ResourceStore, pod: Json, root: Path, claims: Path) -> dict[str, Path]:
     """Make a pod's volumes.
 
     Raises:
@@ -32,7 +32,7 @@ def folders(store: Store, pod: Json, root: Path, claims: Path) -> dict[str, Path
     return folders
 
 
-def _folder(store: Store, pod: Json, volume: Json, folder: Path, claims: Path) -> Path:
+def _folder(store: ResourceStore, pod: Json, volume: Json, folder: Path, claims: Path) -> Path:
     """Make a volume; a node's own files are an empty folder, as this machine's are none of a test's."""
     namespace = pod["metadata"]["namespace"]
     if claim := volume.get("persistentVolumeClaim"):
@@ -47,7 +47,7 @@ def _folder(store: Store, pod: Json, volume: Json, folder: Path, claims: Path) -
     return folder
 
 
-def _fill(store: Store, pod: Json, source: Json, folder: Path) -> None:
+def _fill(store: ResourceStore, pod: Json, source: Json, folder: Path) -> None:
     for key, kind in (("secret", SECRET), ("configMap", CONFIG_MAP)):
         if key in source:
             wanted = source[key]
@@ -65,7 +65,9 @@ def _fill(store: Store, pod: Json, source: Json, folder: Path) -> None:
         (folder / item["path"]).write_text(_field(pod, item["fieldRef"]["fieldPath"]))
 
 
-def data(store: Store, kind: Kind, name: str, namespace: str, optional: bool = False) -> dict[str, bytes]:
+def data(
+    store: ResourceStore, kind: ResourceKind, name: str, namespace: str, optional: bool = False
+) -> dict[str, bytes]:
     """What a secret or a config map holds.
 
     Raises:
@@ -81,7 +83,7 @@ def data(store: Store, kind: Kind, name: str, namespace: str, optional: bool = F
     return content | {key: base64.b64decode(text) for key, text in encoded.items()}
 
 
-def environment(store: Store, pod: Json, container: Json) -> dict[str, str]:
+def environment(store: ResourceStore, pod: Json, container: Json) -> dict[str, str]:
     """A container's environment.
 
     Raises:
@@ -101,7 +103,7 @@ def environment(store: Store, pod: Json, container: Json) -> dict[str, str]:
     return variables
 
 
-def _value(store: Store, pod: Json, container: Json, item: Json) -> str | None:
+def _value(store: ResourceStore, pod: Json, container: Json, item: Json) -> str | None:
     source = item.get("valueFrom")
     if source is None:
         return str(item.get("value", ""))
@@ -139,7 +141,7 @@ def expanded(text: str, values: dict[str, str]) -> str:
     return REFERENCE.sub(value, text)
 
 
-def give(store: Store, pod: Json, volume: Json, folder: Path) -> None:
+def give(store: ResourceStore, pod: Json, volume: Json, folder: Path) -> None:
     """Give a volume that pods may write to to the group that the pod's fsGroup names, where this is root's process."""
     group, claim = pod["spec"].get("securityContext", {}).get("fsGroup"), volume.get("persistentVolumeClaim")
     if group is None or os.getuid() or not (claim or "emptyDir" in volume):

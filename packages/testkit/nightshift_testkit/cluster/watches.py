@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from nightshift_testkit.cluster.kinds import Json
-from nightshift_testkit.cluster.problems import RefusedError
+from nightshift_testkit.cluster.problems import StatusError
 from nightshift_testkit.cluster.selectors import Selection
-from nightshift_testkit.cluster.store import Change, Store
+from nightshift_testkit.cluster.store import Change, ResourceStore
 
 LOOK = 1.0  # seconds between two looks whether the server stops or the time is over
 
 
-def watched(store: Store, request: Any, stopped: threading.Event) -> Iterator[Json]:
+def watched(store: ResourceStore, request: Any, stopped: threading.Event) -> Iterator[Json]:
     """Yield a watch's events, first the objects that are there when it names no version."""
     selection, since = request.selection, request.query.get("resourceVersion", "")
     seconds = float(request.query.get("timeoutSeconds") or 3600)
@@ -27,7 +27,7 @@ def watched(store: Store, request: Any, stopped: threading.Event) -> Iterator[Js
     while not stopped.is_set() and time.monotonic() < deadline:
         try:
             changes = _next(store, version, min(LOOK, deadline - time.monotonic()))
-        except RefusedError as error:
+        except StatusError as error:
             yield {"type": "ERROR", "object": error.status()}
             return
         for change in changes:
@@ -36,7 +36,7 @@ def watched(store: Store, request: Any, stopped: threading.Event) -> Iterator[Js
                 yield from _events(change, selection)
 
 
-def _next(store: Store, version: int, seconds: float) -> list[Change]:
+def _next(store: ResourceStore, version: int, seconds: float) -> list[Change]:
     with store.changed:
         store.changed.wait_for(lambda: store.version > version, max(0.0, seconds))
         return store.since(version)

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 
 from nightshift_testkit.cluster import events, scheduling
-from nightshift_testkit.cluster.kinds import CLAIM, DAEMON_SET, DEPLOYMENT, NODE, POD, STATEFUL_SET, Json, Kind
+from nightshift_testkit.cluster.kinds import CLAIM, DAEMON_SET, DEPLOYMENT, NODE, POD, STATEFUL_SET, Json, ResourceKind
 from nightshift_testkit.cluster.operations import Operations, condition, is_ready
-from nightshift_testkit.cluster.problems import RefusedError
-from nightshift_testkit.cluster.store import Store
+from nightshift_testkit.cluster.problems import StatusError
+from nightshift_testkit.cluster.store import ResourceStore
 
 HASH = "pod-template-hash"
 
@@ -17,7 +17,7 @@ HASH = "pod-template-hash"
 class Workloads:
     """The controllers of what runs for ever."""
 
-    def __init__(self, store: Store, operations: Operations) -> None:
+    def __init__(self, store: ResourceStore, operations: Operations) -> None:
         self._store, self._operations = store, operations
 
     def sync(self) -> None:
@@ -26,7 +26,7 @@ class Workloads:
                 if "deletionTimestamp" not in value["metadata"]:
                     self._advance(kind, value)
 
-    def _advance(self, kind: Kind, value: Json) -> None:
+    def _advance(self, kind: ResourceKind, value: Json) -> None:
         wanted, there = self._wanted(kind, value), {pod["metadata"]["name"] for pod in self._pods(value)}
         for name in there - wanted.keys():
             self._operations.delete(POD, name, value["metadata"]["namespace"])
@@ -34,7 +34,7 @@ class Workloads:
             self._make(kind, value, name, wanted[name])
         self._write(kind, value, len(wanted))
 
-    def _wanted(self, kind: Kind, value: Json) -> dict[str, str]:
+    def _wanted(self, kind: ResourceKind, value: Json) -> dict[str, str]:
         """The names of a workload's pods, and the nodes of a daemon set's."""
         name = f"{value['metadata']['name']}-{_digest(value)}"
         if kind == DAEMON_SET:
@@ -49,7 +49,7 @@ class Workloads:
             if any(item["uid"] == value["metadata"]["uid"] for item in pod["metadata"].get("ownerReferences", [])):
                 yield pod
 
-    def _make(self, kind: Kind, value: Json, name: str, node: str) -> None:
+    def _make(self, kind: ResourceKind, value: Json, name: str, node: str) -> None:
         pod, meta = copy.deepcopy(value["spec"]["template"]), value["metadata"]
         owner = {"apiVersion": kind.api_version, "kind": kind.name, "name": meta["name"], "uid": meta["uid"]}
         pod["metadata"] = pod.get("metadata", {}) | {"name": name, "ownerReferences": [owner | {"controller": True}]}
@@ -60,7 +60,7 @@ class Workloads:
             for claim in value["spec"].get("volumeClaimTemplates", []):
                 self._claim(claim, pod, meta["namespace"])
             self._operations.create(POD, pod, meta["namespace"])
-        except RefusedError as error:
+        except StatusError as error:
             # the next round tries again
             events.record(self._store, value, "FailedCreate", f"Error creating: {error}", "Warning")
 
@@ -73,7 +73,7 @@ class Workloads:
         volume = {"name": title, "persistentVolumeClaim": {"claimName": name}}
         pod["spec"]["volumes"] = [*pod["spec"].get("volumes", []), volume]
 
-    def _write(self, kind: Kind, value: Json, wanted: int) -> None:
+    def _write(self, kind: ResourceKind, value: Json, wanted: int) -> None:
         staying = (pod for pod in self._pods(value) if "deletionTimestamp" not in pod["metadata"])
         ready = sum(map(is_ready, staying))
         counts = {"numberReady": ready, "desiredNumberScheduled": wanted, "currentNumberScheduled": wanted}

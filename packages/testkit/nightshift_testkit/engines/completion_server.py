@@ -60,7 +60,7 @@ def serve(folder: Path) -> Iterator[str]:
     """Serve a model; yield the URL."""
     reference = ReferenceModel(folder)
 
-    class Handler(BaseHTTPRequestHandler):
+    class CompletionHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["content-length"])))
             with LOCK:
@@ -79,7 +79,7 @@ def serve(folder: Path) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), CompletionHandler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -33,7 +33,7 @@ ODD = ("no end", "an object", "a page", "a large event")
 
 
 @dataclass(frozen=True)
-class Speed:
+class EngineSpeed:
     """Slots, blocks of the cache, seconds per uncached token of a prompt and per token, share of busy answers."""
 
     slots: int = 8
@@ -48,8 +48,8 @@ class SimulatedReplica:
 
     max_body = 16 * 1024 * 1024
 
-    def __init__(self, speed: Speed | None = None) -> None:
-        self.speed = speed or Speed()
+    def __init__(self, speed: EngineSpeed | None = None) -> None:
+        self.speed = speed or EngineSpeed()
         self.slots, self.prefill = asyncio.Semaphore(self.speed.slots), asyncio.Lock()
         self.blocks: OrderedDict[int, None] = OrderedDict()
         self.counts: Counter[str] = Counter(prompts=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
@@ -242,10 +242,10 @@ def main() -> None:
     parser.add_argument("--decode", type=float, default=0.0)
     parser.add_argument("--busy", type=float, default=0.0)
     args = parser.parse_args()
-    uvloop.run(serve(args.port, Speed(args.slots, args.blocks, args.prefill, args.decode, args.busy)))
+    uvloop.run(serve(args.port, EngineSpeed(args.slots, args.blocks, args.prefill, args.decode, args.busy)))
 
 
-async def serve(ports: Sequence[int], speed: Speed) -> None:
+async def serve(ports: Sequence[int], speed: EngineSpeed) -> None:
     """Serve a replica on each port."""
     timeouts, limit = Timeouts(grace=0.1), allow_connections()
     servers = [HttpServer(SimulatedReplica(speed), timeouts, limit, cancels_abandoned=True) for _ in ports]

@@ -37,7 +37,7 @@ class Fork:
         return int(self._end.readline() or -signal.SIGKILL)
 
 
-class Forks:
+class ProgramForks:
     """Starts programs: the end of a connection to the process that they are forked from."""
 
     def __init__(self, server: socket.socket) -> None:
@@ -60,13 +60,13 @@ class Forks:
 
 
 @contextmanager
-def forking() -> Iterator[Forks]:
+def forking() -> Iterator[ProgramForks]:
     """Have a process to fork programs from; it ends with the block, and with this process."""
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-m", __name__, str(theirs.fileno())]
     with ours, subprocess.Popen(command, env=os.environ | SETTINGS, pass_fds=[theirs.fileno()]):
         theirs.close()
-        yield Forks(ours)
+        yield ProgramForks(ours)
         ours.shutdown(socket.SHUT_RDWR)
 
 

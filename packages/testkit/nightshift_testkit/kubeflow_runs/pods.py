@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nightshift_testkit.kubeflow_runs import spec
-from nightshift_testkit.kubeflow_runs.spec import Json, Task
+from nightshift_testkit.kubeflow_runs.spec import Json, TaskNode
 
 ARGO = "argoproj/argoexec:v4.0.5"
 LAUNCHER = "kubeflow/kfp-launcher:2.17.0"
@@ -28,7 +28,7 @@ MARK = {"pipelines.kubeflow.org/v2_component": "true"}
 class Wanted:
     """A try of a task."""
 
-    task: Task
+    task: TaskNode
     executor_input: Json
     account: str
     workflow: str

@@ -10,16 +10,16 @@ from nightshift_testkit.kubeflow_runs.spec import Json
 from nightshift_testkit.servers import serving
 
 
-class Records(ThreadingHTTPServer):
+class MetadataRecords(ThreadingHTTPServer):
     """`artifacts` holds the artifacts of each execution."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", 0), RecordsHandler)
         self.artifacts: dict[str, Json] = {}
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: Records
+class RecordsHandler(BaseHTTPRequestHandler):
+    server: MetadataRecords
 
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers["content-length"]))
@@ -33,7 +33,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def recording() -> Iterator[Records]:
-    records = Records()
+def recording() -> Iterator[MetadataRecords]:
+    records = MetadataRecords()
     with serving(records):
         yield records

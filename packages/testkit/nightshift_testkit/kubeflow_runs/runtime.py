@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from nightshift_testkit.cluster.runtimes import Container, LocalProcess, ProcessRuntime, Started
 from nightshift_testkit.kubeflow_runs import launcher
-from nightshift_testkit.kubeflow_runs.forks import Forks
+from nightshift_testkit.kubeflow_runs.forks import ProgramForks
 from nightshift_testkit.kubeflow_runs.pods import ARGO, LAUNCH, LAUNCHER
 
 
@@ -15,7 +15,7 @@ class StepRuntime(ProcessRuntime):
     Steps are forked from a process that has imported their libraries.
     """
 
-    def __init__(self, forks: Forks, environment: dict[str, str]) -> None:
+    def __init__(self, forks: ProgramForks, environment: dict[str, str]) -> None:
         super().__init__(environment=environment)
         self._forks = forks
 

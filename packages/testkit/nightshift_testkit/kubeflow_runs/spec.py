@@ -14,7 +14,7 @@ COMPONENT = {"executorLabel", "inputDefinitions", "outputDefinitions"}
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskNode:
     """A node of the graph: how it is placed in it, what it takes and makes, and its container."""
 
     name: str
@@ -29,7 +29,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Facts:
+class RunFacts:
     """What is the same for all tasks of a run; `root` is the URI below which their artifacts lie."""
 
     pipeline: str
@@ -44,7 +44,7 @@ class Facts:
         return {"{{$.pipeline_job_name}}": self.name, "{{$.pipeline_job_uuid}}": self.run_id}
 
 
-def tasks(whole: Json) -> dict[str, Task]:
+def tasks(whole: Json) -> dict[str, TaskNode]:
     """Read the graph of a pipeline, as the API holds it."""
     spec = whole.get("pipeline_spec", whole)
     platform = whole.get("platform_spec", {}).get("platforms", {}).get("kubernetes", {})
@@ -55,7 +55,7 @@ def tasks(whole: Json) -> dict[str, Task]:
         assert set(node) <= TASK and set(component) <= COMPONENT, (name, set(node), set(component))
         label = component["executorLabel"]
         container = spec["deploymentSpec"]["executors"][label]["container"]
-        by_name[name] = Task(name, node, component, container, options.get(label, {}))
+        by_name[name] = TaskNode(name, node, component, container, options.get(label, {}))
     return by_name
 
 
@@ -66,7 +66,7 @@ def parameters(whole: Json, overrides: Json) -> Json:
     return defaults | overrides
 
 
-def executor_input(task: Task, facts: Facts, before: Mapping[str, Json], salt: str) -> Json:
+def executor_input(task: TaskNode, facts: RunFacts, before: Mapping[str, Json], salt: str) -> Json:
     """What a task is given (`artifacts` holds the artifacts of those before it), and what it is to leave behind."""
     inputs = task.node.get("inputs", {})
     values = {name: _value(source, facts) for name, source in inputs.get("parameters", {}).items()}
@@ -75,7 +75,7 @@ def executor_input(task: Task, facts: Facts, before: Mapping[str, Json], salt: s
     return {"inputs": {"parameterValues": values, "artifacts": artifacts}, "outputs": _outputs(task, facts, salt)}
 
 
-def walked(whole: Json, facts: Facts) -> Iterator[tuple[Task, Json]]:
+def walked(whole: Json, facts: RunFacts) -> Iterator[tuple[TaskNode, Json]]:
     """Yield each task with what it is given, as if those before it had left everything in its place."""
     by_name, produced = tasks(whole), {}
     for name in TopologicalSorter({name: task.needs for name, task in by_name.items()}).static_order():
@@ -84,14 +84,14 @@ def walked(whole: Json, facts: Facts) -> Iterator[tuple[Task, Json]]:
         yield by_name[name], task_input
 
 
-def _value(source: Json, facts: Facts) -> Any:
+def _value(source: Json, facts: RunFacts) -> Any:
     if "componentInputParameter" in source:
         return facts.parameters[source["componentInputParameter"]]
     value = source["runtimeValue"]["constant"]
     return facts.known.get(value, value) if isinstance(value, str) else value
 
 
-def _outputs(task: Task, facts: Facts, salt: str) -> Json:
+def _outputs(task: TaskNode, facts: RunFacts, salt: str) -> Json:
     """The places of a task's artifacts, to which Kubeflow adds the lines that it prints."""
     folder = f"{facts.root}/{facts.pipeline}/{facts.run_id}/{task.name}/{salt}"
     declared = task.component.get("outputDefinitions", {})
@@ -108,7 +108,7 @@ def _outputs(task: Task, facts: Facts, salt: str) -> Json:
     return {"artifacts": artifacts, "outputFile": f"{local}/output_metadata.json"}
 
 
-def command(task: Task, executor_input: Json) -> list[str]:
+def command(task: TaskNode, executor_input: Json) -> list[str]:
     """A task's command line with its parameters; its launcher fills in the rest."""
     values = executor_input["inputs"]["parameterValues"]
     words = [*task.container.get("command", []), *task.container.get("args", [])]

@@ -18,8 +18,8 @@ from nightshift.runtime import strict_yaml
 from nightshift_testkit.kubeflow import Kubeflow
 from nightshift_testkit.kubeflow_runs import spec
 from nightshift_testkit.kubeflow_runs.pods import Wanted
-from nightshift_testkit.kubeflow_runs.records import Records
-from nightshift_testkit.kubeflow_runs.spec import Facts, Json, Task
+from nightshift_testkit.kubeflow_runs.records import MetadataRecords
+from nightshift_testkit.kubeflow_runs.spec import Json, RunFacts, TaskNode
 
 NAMESPACE = "kubeflow"
 ACCOUNT = "pipeline-runner"  # Kubeflow's own, of runs that name none
@@ -32,7 +32,7 @@ KINDS = {"OnError": {"Error"}, "OnFailure": {"Failed"}, "Always": {"Error", "Fai
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TryOutcome:
     """How a try of a task ended: Succeeded, Failed when its pod did, Error when it has none."""
 
     phase: str
@@ -40,7 +40,7 @@ class Outcome:
 
 
 # what Argo's language makes of the expressions that are installed
-EXPRESSIONS: dict[str, Callable[[Outcome], bool]] = {
+EXPRESSIONS: dict[str, Callable[[TryOutcome], bool]] = {
     "": lambda last: True,
     "lastRetry.message != ''": lambda last: last.message != "",
 }
@@ -62,7 +62,7 @@ class Argo:
     kubeflow: Kubeflow
     url: str
     token: Any
-    records: Records
+    records: MetadataRecords
     pace: float = 0.0
     workflows: "list[Workflow]" = field(default_factory=list)
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -98,7 +98,7 @@ class Workflow(threading.Thread):
         super().__init__(name=run.run_id, daemon=True)
         self.argo, self.record = argo, run
         self.account = run.service_account or ACCOUNT
-        self.tries: dict[str, list[Outcome]] = {}
+        self.tries: dict[str, list[TryOutcome]] = {}
         self.artifacts: dict[str, Json] = {}
         self.waits: dict[str, str] = {}  # tasks whose pods are refused for now, and why
 
@@ -128,7 +128,7 @@ class Workflow(threading.Thread):
         whole = self.argo.definition(self.record)
         spec_ = whole.get("pipeline_spec", whole)
         self._tasks = spec.tasks(whole)
-        self._facts = Facts(
+        self._facts = RunFacts(
             spec_["pipelineInfo"]["name"],
             self.record.run_id,
             self.record.display_name,
@@ -140,7 +140,7 @@ class Workflow(threading.Thread):
         """Run all tasks, each after those it needs; return why one failed, after which none starts."""
         order, message = TopologicalSorter({name: task.needs for name, task in self._tasks.items()}), ""
         order.prepare()
-        under_way: dict[Future[Outcome], str] = {}
+        under_way: dict[Future[TryOutcome], str] = {}
         with ThreadPoolExecutor(len(self._tasks)) as pool:
             while order.is_active():
                 ready: Iterable[str] = () if message else order.get_ready()
@@ -153,7 +153,7 @@ class Workflow(threading.Thread):
                     order.done(name)
         return message
 
-    def _run(self, task: Task) -> Outcome:
+    def _run(self, task: TaskNode) -> TryOutcome:
         detail = api.V2beta1PipelineTaskDetail(
             run_id=self.record.run_id, task_id=task.name, display_name=task.name, state="RUNNING"
         )
@@ -169,7 +169,7 @@ class Workflow(threading.Thread):
             detail.state = "FAILED"
         return outcome
 
-    def _tried(self, task: Task, executor_input: Json, execution: str) -> Outcome:
+    def _tried(self, task: TaskNode, executor_input: Json, execution: str) -> TryOutcome:
         """Try a task as often as it is allowed to."""
         workflow = f"{self._facts.pipeline}-{self.record.run_id}"
         tries = self.tries[task.name] = []
@@ -179,7 +179,7 @@ class Workflow(threading.Thread):
             if self.argo.stopped.is_set() or not self._again(task, tries):
                 return tries[-1]
 
-    def _again(self, task: Task, tries: list[Outcome]) -> bool:
+    def _again(self, task: TaskNode, tries: list[TryOutcome]) -> bool:
         """Whether Argo tries once more, after the pause before it.
 
         Kubeflow's compiler says how often and names no policy, so that is of the defaults that Argo is installed with.
@@ -194,7 +194,7 @@ class Workflow(threading.Thread):
         time.sleep(seconds * float(retry.get("backoffFactor", 1)) ** (len(tries) - 1) * self.argo.pace)
         return True
 
-    def _once(self, wanted: Wanted) -> Outcome:
+    def _once(self, wanted: Wanted) -> TryOutcome:
         while not self.argo.stopped.is_set():
             try:
                 self._core.create_namespaced_pod(NAMESPACE, wanted.pod)
@@ -202,30 +202,30 @@ class Workflow(threading.Thread):
             except client.ApiException as error:
                 # Argo asks again for what a quota has no room for, without an end
                 if "exceeded quota" not in _message_of(error):
-                    return Outcome("Error", _message_of(error))
+                    return TryOutcome("Error", _message_of(error))
                 self.waits[wanted.task.name] = _message_of(error)
                 time.sleep(AGAIN)
         return self._watched(wanted)
 
-    def _watched(self, wanted: Wanted) -> Outcome:
+    def _watched(self, wanted: Wanted) -> TryOutcome:
         while not self.argo.stopped.is_set():
             try:
                 status = self._core.read_namespaced_pod(wanted.name, NAMESPACE).status
             except client.ApiException as error:
-                return Outcome("Error", "pod deleted" if error.status == 404 else _message_of(error))
+                return TryOutcome("Error", "pod deleted" if error.status == 404 else _message_of(error))
             if status.phase == "Failed":
-                return Outcome("Failed", _failure(status))
+                return TryOutcome("Failed", _failure(status))
             if status.phase == "Succeeded":
                 return self._reported()
             time.sleep(AGAIN)
-        return Outcome("Error", "stopped")
+        return TryOutcome("Error", "stopped")
 
-    def _reported(self) -> Outcome:
+    def _reported(self) -> TryOutcome:
         """Let Argo's container write down how the step ended, if the account of the run may do so."""
         review = {"spec": {"resourceAttributes": RESULTS}}
         if self._own.create_self_subject_access_review(review).status.allowed:
-            return Outcome("Succeeded")
-        return Outcome("Error", f"workflowtaskresults.argoproj.io is forbidden to {self.account}")
+            return TryOutcome("Succeeded")
+        return TryOutcome("Error", f"workflowtaskresults.argoproj.io is forbidden to {self.account}")
 
 
 def _failure(status: Any) -> str:

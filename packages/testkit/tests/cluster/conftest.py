@@ -11,7 +11,7 @@ from kubernetes import client, config
 
 from nightshift.runtime.image import image
 from nightshift_testkit.cluster import docker
-from nightshift_testkit.cluster.cluster import CRDS, Cluster, running
+from nightshift_testkit.cluster.cluster import CRDS, SimulatedCluster, running
 from nightshift_testkit.cluster.remote import RemoteCluster, reached
 from nightshift_testkit.cluster.runtimes import ProcessRuntime
 from nightshift_testkit.cluster.samples import IMAGE, KUBECONFIG, NAMESPACE
@@ -32,7 +32,7 @@ def remote(request: pytest.FixtureRequest) -> Iterator[RemoteCluster | None]:
 
 
 @pytest.fixture
-def cluster(remote: RemoteCluster | None, tmp_path: Path) -> Iterator[Cluster | RemoteCluster]:
+def cluster(remote: RemoteCluster | None, tmp_path: Path) -> Iterator[SimulatedCluster | RemoteCluster]:
     """A cluster of one node, `cpu`, whose pods are processes of this machine; the image `none` is not there."""
     if remote:
         yield remote
@@ -43,7 +43,7 @@ def cluster(remote: RemoteCluster | None, tmp_path: Path) -> Iterator[Cluster | 
 
 
 @pytest.fixture
-def custom(tmp_path: Path) -> Iterator[Cluster]:
+def custom(tmp_path: Path) -> Iterator[SimulatedCluster]:
     """A cluster with the custom resources of all charts."""
     if KUBECONFIG:
         pytest.skip("needs the stand-in, which has the custom resources of all charts")
@@ -54,7 +54,7 @@ def custom(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def containers(remote: RemoteCluster | None, tmp_path: Path) -> Iterator[Cluster | RemoteCluster]:
+def containers(remote: RemoteCluster | None, tmp_path: Path) -> Iterator[SimulatedCluster | RemoteCluster]:
     """A cluster of one node whose pods are containers."""
     if remote:
         yield remote
@@ -73,11 +73,11 @@ def containers(remote: RemoteCluster | None, tmp_path: Path) -> Iterator[Cluster
 
 
 @pytest.fixture
-def core(cluster: Cluster, tmp_path: Path) -> Iterator[client.CoreV1Api]:
+def core(cluster: SimulatedCluster, tmp_path: Path) -> Iterator[client.CoreV1Api]:
     yield from connected(cluster, tmp_path)
 
 
-def connected(cluster: Cluster, folder: Path, token: str = "") -> Iterator[client.CoreV1Api]:
+def connected(cluster: SimulatedCluster, folder: Path, token: str = "") -> Iterator[client.CoreV1Api]:
     connection = config.new_client_from_config(str(cluster.config(folder / f"config-{token}", token)))
     with connection:
         yield client.CoreV1Api(connection)

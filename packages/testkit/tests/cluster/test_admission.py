@@ -3,9 +3,9 @@
 import pytest
 from kubernetes import client
 
-from nightshift_testkit.cluster.cluster import Cluster
+from nightshift_testkit.cluster.cluster import SimulatedCluster
 from nightshift_testkit.cluster.kinds import QUOTA, Json
-from nightshift_testkit.cluster.problems import RefusedError
+from nightshift_testkit.cluster.problems import StatusError
 from nightshift_testkit.cluster.samples import NAMESPACE, SAFE, gpu, named, phase, pod, refused
 from nightshift_testkit.processes import wait_until
 
@@ -20,7 +20,7 @@ def limits(**item: dict[str, str]) -> Json:
     return named("LimitRange", "limits", spec={"limits": [{"type": "Container"} | item]})
 
 
-def enforce(cluster: Cluster, level: str) -> None:
+def enforce(cluster: SimulatedCluster, level: str) -> None:
     labels = {"pod-security.kubernetes.io/enforce": level}
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
 
@@ -33,7 +33,7 @@ def test_a_pod_of_an_account_that_is_not_there_is_forbidden(core: client.CoreV1A
 
 
 def test_a_request_over_the_limit_that_a_limit_range_fills_in_is_invalid(
-    cluster: Cluster, core: client.CoreV1Api
+    cluster: SimulatedCluster, core: client.CoreV1Api
 ) -> None:
     cluster.apply(limits(default={"memory": "1Gi"}))
     resources = {"resources": {"requests": {"memory": "2Gi"}}}
@@ -44,7 +44,9 @@ def test_a_request_over_the_limit_that_a_limit_range_fills_in_is_invalid(
     assert "must be less than or equal to memory limit of 1Gi" in refusal.message
 
 
-def test_a_pod_over_the_quota_is_forbidden_until_another_ends(cluster: Cluster, core: client.CoreV1Api) -> None:
+def test_a_pod_over_the_quota_is_forbidden_until_another_ends(
+    cluster: SimulatedCluster, core: client.CoreV1Api
+) -> None:
     cluster.add_node("gpu", gpus=8)
     cluster.apply(named("ResourceQuota", "runs", spec={"hard": {"requests.nvidia.com/gpu": "1"}}))
     first = gpu()
@@ -68,17 +70,17 @@ def test_a_pod_over_the_quota_is_forbidden_until_another_ends(cluster: Cluster, 
     phase(cluster, "Succeeded", "second")
 
 
-def test_a_quota_of_memory_wants_pods_to_say_what_they_take(cluster: Cluster) -> None:
+def test_a_quota_of_memory_wants_pods_to_say_what_they_take(cluster: SimulatedCluster) -> None:
     cluster.apply(quota(requests_memory="3Gi", pods="2"))
 
-    with pytest.raises(RefusedError, match=r"failed quota: runs: must specify requests\.memory for: base"):
+    with pytest.raises(StatusError, match=r"failed quota: runs: must specify requests\.memory for: base"):
         cluster.apply(pod())
     cluster.apply(pod("sleep 1000", container=MEMORY))
-    with pytest.raises(RefusedError, match=r"requested: requests\.memory=2Gi, used: requests\.memory=2Gi"):
+    with pytest.raises(StatusError, match=r"requested: requests\.memory=2Gi, used: requests\.memory=2Gi"):
         cluster.apply(pod(name="second", container=MEMORY))
 
 
-def test_a_limit_range_fills_in_and_bounds(cluster: Cluster, core: client.CoreV1Api) -> None:
+def test_a_limit_range_fills_in_and_bounds(cluster: SimulatedCluster, core: client.CoreV1Api) -> None:
     cluster.apply(quota(requests_memory="3Gi"), limits(defaultRequest={"memory": "1Gi"}, max={"memory": "3Gi"}))
     small = pod(container={"resources": {"limits": {"memory": "2Gi"}}})
 
@@ -102,29 +104,31 @@ BAD = {
 
 
 @pytest.mark.parametrize("title", BAD)
-def test_a_baseline_namespace_refuses(cluster: Cluster, title: str) -> None:
+def test_a_baseline_namespace_refuses(cluster: SimulatedCluster, title: str) -> None:
     enforce(cluster, "baseline")
 
-    with pytest.raises(RefusedError, match=rf'violates PodSecurity "baseline:latest": {title} \('):
+    with pytest.raises(StatusError, match=rf'violates PodSecurity "baseline:latest": {title} \('):
         cluster.apply(pod(**BAD[title]))
     cluster.apply(pod())
 
 
 @pytest.mark.parametrize("missing", SAFE)
-def test_a_restricted_namespace_wants_all_of_it(cluster: Cluster, missing: str) -> None:
+def test_a_restricted_namespace_wants_all_of_it(cluster: SimulatedCluster, missing: str) -> None:
     enforce(cluster, "restricted")
     context = {name: value for name, value in SAFE.items() if name != missing}
 
-    with pytest.raises(RefusedError, match=r'violates PodSecurity "restricted:latest": '):
+    with pytest.raises(StatusError, match=r'violates PodSecurity "restricted:latest": '):
         cluster.apply(pod(container={"securityContext": context}))
     cluster.apply(pod(container={"securityContext": SAFE}))
 
 
-def test_a_priority_class_that_is_not_there_is_refused_and_one_that_is_gives_its_value(cluster: Cluster) -> None:
+def test_a_priority_class_that_is_not_there_is_refused_and_one_that_is_gives_its_value(
+    cluster: SimulatedCluster,
+) -> None:
     urgent = {"metadata": {"name": "urgent"}, "value": 7}
     cluster.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"} | urgent)
 
-    with pytest.raises(RefusedError, match="no PriorityClass with name none was found"):
+    with pytest.raises(StatusError, match="no PriorityClass with name none was found"):
         cluster.apply(pod(priorityClassName="none"))
     cluster.apply(pod(priorityClassName="urgent"))
     assert cluster.pods()[0]["spec"]["priority"] == 7

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from kubernetes import client, watch
 
-from nightshift_testkit.cluster.cluster import Cluster
+from nightshift_testkit.cluster.cluster import SimulatedCluster
 from nightshift_testkit.cluster.kinds import CLAIM, JOB
-from nightshift_testkit.cluster.problems import RefusedError
+from nightshift_testkit.cluster.problems import StatusError
 from nightshift_testkit.cluster.rbac import User
 from nightshift_testkit.cluster.samples import NAMESPACE, named, needs_the_stand_in, phase, pod, refused
 from nightshift_testkit.processes import wait_until
@@ -85,7 +85,7 @@ def test_a_watch_tells_what_happens_and_who_no_longer_matches_is_gone(core: clie
     assert seen == ["ADDED", "MODIFIED", "DELETED"]
 
 
-def test_a_watch_from_a_forgotten_version_is_gone(cluster: Cluster, core: client.CoreV1Api) -> None:
+def test_a_watch_from_a_forgotten_version_is_gone(cluster: SimulatedCluster, core: client.CoreV1Api) -> None:
     version = core.list_namespaced_config_map(NAMESPACE).metadata.resource_version
     core.create_namespaced_config_map(NAMESPACE, CONFIG)
     cluster.api.store.forget()
@@ -111,36 +111,36 @@ def test_missing_and_wrong_values_are_invalid(core: client.CoreV1Api) -> None:
     assert refused(core.create_namespaced_pod, NAMESPACE, pod(restartPolicy="Sometimes")).kind == (422, "Invalid")
 
 
-def test_custom_resources_are_checked_against_their_definitions(custom: Cluster) -> None:
+def test_custom_resources_are_checked_against_their_definitions(custom: SimulatedCluster) -> None:
     job = named("TrainJob", "train", "trainer.kubeflow.org/v1alpha1", spec={"runtimeRef": {"name": "torch"}})
     custom.apply(job)
 
-    with pytest.raises(RefusedError, match=r'unknown field "spec\.runtime"'):
+    with pytest.raises(StatusError, match=r'unknown field "spec\.runtime"'):
         custom.apply(job | {"metadata": {"name": "other"}, "spec": {"runtimeRef": {"name": "torch"}, "runtime": {}}})
-    with pytest.raises(RefusedError, match=r"spec\.runtimeRef"):
+    with pytest.raises(StatusError, match=r"spec\.runtimeRef"):
         custom.apply(job | {"metadata": {"name": "other"}, "spec": {}})
 
 
-def test_a_pod_and_a_job_keep_what_they_were_made_with(cluster: Cluster, core: client.CoreV1Api) -> None:
+def test_a_pod_and_a_job_keep_what_they_were_made_with(cluster: SimulatedCluster, core: client.CoreV1Api) -> None:
     core.create_namespaced_pod(NAMESPACE, pod())
     patch = {"spec": {"serviceAccountName": "other"}}
     assert refused(core.patch_namespaced_pod, "step", NAMESPACE, patch).kind == (422, "Invalid")
 
     template = {"spec": pod()["spec"]}
     cluster.apply(named("Job", "migrate", "batch/v1", spec={"template": template}))
-    with pytest.raises(RefusedError, match=r"spec.template: Invalid value: .*field is immutable"):
+    with pytest.raises(StatusError, match=r"spec.template: Invalid value: .*field is immutable"):
         changed = {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 1}}}}
         cluster.api.operations.patch(JOB, "migrate", changed, "application/merge-patch+json", NAMESPACE)
 
 
 @needs_the_stand_in
-def test_a_claim_without_a_class_does_not_grow(cluster: Cluster) -> None:
+def test_a_claim_without_a_class_does_not_grow(cluster: SimulatedCluster) -> None:
     def claim(size: str) -> Any:
         spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": size}}}
         return named("PersistentVolumeClaim", "lake", spec=spec)
 
     cluster.apply(claim("1Gi"))
-    with pytest.raises(RefusedError, match="only dynamically provisioned pvc can be resized"):
+    with pytest.raises(StatusError, match="only dynamically provisioned pvc can be resized"):
         cluster.apply(claim("2Gi"))
     assert cluster.get(CLAIM, "lake")["spec"]["resources"]["requests"]["storage"] == "1Gi"
 
@@ -155,7 +155,7 @@ def test_lists_are_merged_by_name_or_replaced_as_the_kind_of_patch_says(core: cl
     assert core.patch_namespaced_pod("step", NAMESPACE, operation).metadata.labels["team/x"] == "y"
 
 
-def test_an_account_may_do_what_its_role_says(cluster: Cluster, tmp_path: Path) -> None:
+def test_an_account_may_do_what_its_role_says(cluster: SimulatedCluster, tmp_path: Path) -> None:
     rules = [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
         {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["settings"], "verbs": ["get"]},
@@ -184,7 +184,7 @@ def test_an_account_may_do_what_its_role_says(cluster: Cluster, tmp_path: Path) 
     assert refused(stranger.list_namespaced_pod, NAMESPACE).kind == (401, "Unauthorized")
 
 
-def test_what_an_object_owns_goes_with_it(cluster: Cluster, core: client.CoreV1Api) -> None:
+def test_what_an_object_owns_goes_with_it(cluster: SimulatedCluster, core: client.CoreV1Api) -> None:
     owner = core.create_namespaced_config_map(NAMESPACE, CONFIG).metadata.uid
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "settings", "uid": owner}
     owned = named("Secret", "owned")
@@ -195,7 +195,7 @@ def test_what_an_object_owns_goes_with_it(cluster: Cluster, core: client.CoreV1A
     assert wait_until(lambda: not core.list_namespaced_secret(NAMESPACE).items, "the secret is gone")
 
 
-def test_what_a_namespace_holds_goes_with_it(cluster: Cluster, core: client.CoreV1Api) -> None:
+def test_what_a_namespace_holds_goes_with_it(cluster: SimulatedCluster, core: client.CoreV1Api) -> None:
     cluster.apply(pod("exec sleep 1000"))
     phase(cluster, "Running")
 
@@ -205,7 +205,7 @@ def test_what_a_namespace_holds_goes_with_it(cluster: Cluster, core: client.Core
     assert not cluster.pods()
 
 
-def test_kubectl_works(cluster: Cluster, tmp_path: Path) -> None:
+def test_kubectl_works(cluster: SimulatedCluster, tmp_path: Path) -> None:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         pytest.skip("kubectl is not here")

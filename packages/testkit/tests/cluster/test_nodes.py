@@ -3,7 +3,7 @@
 import pytest
 from kubernetes import client
 
-from nightshift_testkit.cluster.cluster import Cluster
+from nightshift_testkit.cluster.cluster import SimulatedCluster
 from nightshift_testkit.cluster.kinds import NODE, Json
 from nightshift_testkit.cluster.samples import (
     NAMESPACE,
@@ -22,12 +22,12 @@ from nightshift_testkit.processes import wait_until
 LONG = "exec sleep 1000"
 
 
-def node_of(cluster: Cluster) -> str:
+def node_of(cluster: SimulatedCluster) -> str:
     return until(cluster, lambda pod: pod["spec"].get("nodeName"), "it has a node")["spec"]["nodeName"]
 
 
 @needs_the_stand_in
-def test_a_pod_waits_for_a_node_that_has_what_it_asks_for(cluster: Cluster, core: client.CoreV1Api) -> None:
+def test_a_pod_waits_for_a_node_that_has_what_it_asks_for(cluster: SimulatedCluster, core: client.CoreV1Api) -> None:
     core.create_namespaced_pod(NAMESPACE, gpu())
     assert unplaced(cluster) == "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
     events = core.list_namespaced_event(NAMESPACE, field_selector="involvedObject.name=step").items
@@ -40,7 +40,7 @@ def test_a_pod_waits_for_a_node_that_has_what_it_asks_for(cluster: Cluster, core
 
 
 @needs_the_stand_in
-def test_a_pod_goes_where_the_labels_are(cluster: Cluster) -> None:
+def test_a_pod_goes_where_the_labels_are(cluster: SimulatedCluster) -> None:
     cluster.apply(pod(nodeSelector={"pool": "spot"}))
     assert "1 node(s) didn't match Pod's node affinity/selector" in unplaced(cluster)
 
@@ -49,7 +49,7 @@ def test_a_pod_goes_where_the_labels_are(cluster: Cluster) -> None:
     phase(cluster, "Succeeded")
 
 
-def test_a_taint_keeps_pods_away_that_do_not_tolerate_it(cluster: Cluster) -> None:
+def test_a_taint_keeps_pods_away_that_do_not_tolerate_it(cluster: SimulatedCluster) -> None:
     cluster.taint("cpu", "team", value="ml")
     cluster.apply(pod())
     assert "1 node(s) had untolerated taint(s) {team: ml}" in unplaced(cluster)
@@ -61,7 +61,7 @@ def test_a_taint_keeps_pods_away_that_do_not_tolerate_it(cluster: Cluster) -> No
 
 
 @needs_the_stand_in
-def test_a_pod_whose_claim_is_missing_waits_for_it(cluster: Cluster) -> None:
+def test_a_pod_whose_claim_is_missing_waits_for_it(cluster: SimulatedCluster) -> None:
     cluster.apply(pod(volumes=[{"name": "lake", "persistentVolumeClaim": {"claimName": "lake"}}]))
     assert unplaced(cluster) == 'persistentvolumeclaim "lake" not found'
 
@@ -78,7 +78,9 @@ def persistent(name: str, spec: Json) -> Json:
 @pytest.mark.parametrize(
     "differs", ({"storageClassName": "fast"}, {"capacity": {"storage": "1Mi"}}, {"accessModes": ["ReadWriteOnce"]})
 )
-def test_a_claim_is_not_bound_to_a_volume_that_is_not_what_it_asks_for(cluster: Cluster, differs: Json) -> None:
+def test_a_claim_is_not_bound_to_a_volume_that_is_not_what_it_asks_for(
+    cluster: SimulatedCluster, differs: Json
+) -> None:
     csi = {"driver": "fsx.csi.aws.com", "volumeHandle": "fs-0"}
     volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "storageClassName": "", "csi": csi}
     spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -95,7 +97,7 @@ def test_a_claim_is_not_bound_to_a_volume_that_is_not_what_it_asks_for(cluster: 
     phase(cluster, "Succeeded", "second")
 
 
-def test_a_node_that_takes_no_more_pods_keeps_those_it_has(cluster: Cluster) -> None:
+def test_a_node_that_takes_no_more_pods_keeps_those_it_has(cluster: SimulatedCluster) -> None:
     cluster.apply(pod(LONG))
     phase(cluster, "Running")
 
@@ -106,7 +108,7 @@ def test_a_node_that_takes_no_more_pods_keeps_those_it_has(cluster: Cluster) -> 
     assert phase(cluster, "Running")
 
 
-def test_a_taint_that_executes_nothing_deletes_pods_whatever_a_budget_says(cluster: Cluster) -> None:
+def test_a_taint_that_executes_nothing_deletes_pods_whatever_a_budget_says(cluster: SimulatedCluster) -> None:
     budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "step"}}}
     cluster.apply(named("PodDisruptionBudget", "step", "policy/v1", spec=budget), pod(LONG))
     phase(cluster, "Running")
@@ -116,7 +118,9 @@ def test_a_taint_that_executes_nothing_deletes_pods_whatever_a_budget_says(clust
     assert gone(cluster)
 
 
-def test_a_budget_refuses_eviction_and_drain_as_long_as_it_is_needed(cluster: Cluster, core: client.CoreV1Api) -> None:
+def test_a_budget_refuses_eviction_and_drain_as_long_as_it_is_needed(
+    cluster: SimulatedCluster, core: client.CoreV1Api
+) -> None:
     budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "step"}}}
     cluster.apply(named("PodDisruptionBudget", "step", "policy/v1", spec=budget), pod(LONG))
     phase(cluster, "Running")
@@ -133,7 +137,7 @@ def test_a_budget_refuses_eviction_and_drain_as_long_as_it_is_needed(cluster: Cl
 
 
 def test_a_lost_node_says_nothing_of_its_pods_which_go_with_its_object(
-    cluster: Cluster, core: client.CoreV1Api
+    cluster: SimulatedCluster, core: client.CoreV1Api
 ) -> None:
     cluster.apply(pod(LONG))
     phase(cluster, "Running")
@@ -150,7 +154,7 @@ def test_a_lost_node_says_nothing_of_its_pods_which_go_with_its_object(
 
 @pytest.mark.parametrize("seconds", [None, 0])
 def test_a_pod_deleted_on_a_lost_node_stays_unless_it_is_forced(
-    cluster: Cluster, core: client.CoreV1Api, seconds: int | None
+    cluster: SimulatedCluster, core: client.CoreV1Api, seconds: int | None
 ) -> None:
     cluster.apply(pod(LONG))
     phase(cluster, "Running")
@@ -165,7 +169,9 @@ def test_a_pod_deleted_on_a_lost_node_stays_unless_it_is_forced(
 
 
 @pytest.mark.parametrize("script", ["true", LONG])
-def test_a_deleted_pod_stays_until_nobody_holds_it(cluster: Cluster, core: client.CoreV1Api, script: str) -> None:
+def test_a_deleted_pod_stays_until_nobody_holds_it(
+    cluster: SimulatedCluster, core: client.CoreV1Api, script: str
+) -> None:
     held = pod(script)
     held["metadata"]["finalizers"] = ["nightshift/seen"]
     cluster.apply(held)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nightshift_testkit.cluster.cluster import Cluster
+from nightshift_testkit.cluster.cluster import SimulatedCluster
 from nightshift_testkit.cluster.kinds import JOB, Json
 from nightshift_testkit.cluster.samples import SAFE, named, pod, until
 from nightshift_testkit.kubeflow import Kubeflow
@@ -27,7 +27,7 @@ MOUNTED = {"volumeMounts": [{"name": "lustre", "mountPath": "/lustre"}]}
 
 
 @pytest.fixture
-def site(containers: Cluster) -> Cluster:
+def site(containers: SimulatedCluster) -> SimulatedCluster:
     """A cluster with a new file system, and a node for what is ours."""
     containers.add_node("general", {"nightshift/pool": "general"})
     containers.apply(*manifests("kubernetes/aws/lustre.yaml", "PersistentVolume"))
@@ -40,13 +40,13 @@ def manifests(name: str, *kinds: str) -> list[Json]:
     return [value for value in yaml.safe_load_all((ROOT / "infra" / name).read_text()) if value["kind"] in kinds]
 
 
-def ended(site: Cluster, name: str) -> str:
+def ended(site: SimulatedCluster, name: str) -> str:
     """Wait for a pod's end, and return its phase."""
     pod = until(site, lambda pod: pod["status"]["phase"] in ("Succeeded", "Failed"), f"{name} ends", name)
     return str(pod["status"]["phase"])
 
 
-def written(site: Cluster, container: str = "base") -> str:
+def written(site: SimulatedCluster, container: str = "base") -> str:
     """What the containers of a name have printed so far."""
     started = [pod for pod in site.pods() if pod["status"]["phase"] != "Pending"]
     with_it = [pod for pod in started if container in {spec["name"] for spec in pod["spec"]["containers"]}]
@@ -58,7 +58,7 @@ def inside(kubeflow: Kubeflow) -> str:
     return environments.KUBEFLOW_INSIDE.rpartition(":")[0] + ":" + kubeflow.url.rpartition(":")[2]
 
 
-def give_lustre_to_steps(site: Cluster) -> None:
+def give_lustre_to_steps(site: SimulatedCluster) -> None:
     site.apply(*manifests("kubernetes/base/lustre.yaml", "Job"))
 
     def done() -> bool:
@@ -68,7 +68,7 @@ def give_lustre_to_steps(site: Cluster) -> None:
     wait_until(done, "the job is complete")
 
 
-def test_steps_may_write_to_a_new_file_system_once_its_root_is_given_to_them(site: Cluster) -> None:
+def test_steps_may_write_to_a_new_file_system_once_its_root_is_given_to_them(site: SimulatedCluster) -> None:
     site.apply(pod("echo x > /lustre/x", "before", container=MOUNTED, **LUSTRE))
     assert ended(site, "before") == "Failed"
 
@@ -78,7 +78,9 @@ def test_steps_may_write_to_a_new_file_system_once_its_root_is_given_to_them(sit
     assert ended(site, "after") == "Succeeded"
 
 
-def test_the_exporter_shows_kubeflows_runs_with_what_its_deployment_gives_it(site: Cluster, kubeflow: Kubeflow) -> None:
+def test_the_exporter_shows_kubeflows_runs_with_what_its_deployment_gives_it(
+    site: SimulatedCluster, kubeflow: Kubeflow
+) -> None:
     kubeflow.token = "nightshift-exporter for pipelines.kubeflow.org"
     account, deployment = manifests("monitoring/exporter.yaml", "ServiceAccount", "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -101,7 +103,7 @@ def test_the_exporter_shows_kubeflows_runs_with_what_its_deployment_gives_it(sit
 
 
 def test_a_step_that_kubeflows_clock_starts_starts_the_scheduled_run_once(
-    site: Cluster, kubeflow: Kubeflow, tmp_path: Path
+    site: SimulatedCluster, kubeflow: Kubeflow, tmp_path: Path
 ) -> None:
     flags = ["--environment", "aws", "--endpoint", kubeflow.url, "--inside", inside(kubeflow)]
     subprocess.run(engine("schedule", *flags), check=True, capture_output=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from kubernetes import client, watch
 
-from nightshift_testkit.cluster.cluster import Cluster
+from nightshift_testkit.cluster.cluster import SimulatedCluster
 from nightshift_testkit.cluster.samples import IMAGE, NAMESPACE, gone, named, phase, pod, state, until, waiting
 from nightshift_testkit.processes import wait_until
 
@@ -13,7 +13,7 @@ SCRATCH = [{"name": "scratch", "emptyDir": {}}]
 MOUNTED = {"volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]}
 
 
-def test_a_step_ends_with_its_exit_code_and_message(cluster: Cluster) -> None:
+def test_a_step_ends_with_its_exit_code_and_message(cluster: SimulatedCluster) -> None:
     cluster.apply(pod("echo why > /dev/termination-log; exit 75"))
 
     ended = state(phase(cluster, "Failed"))["terminated"]
@@ -22,7 +22,7 @@ def test_a_step_ends_with_its_exit_code_and_message(cluster: Cluster) -> None:
     assert ended["startedAt"] <= ended["finishedAt"]
 
 
-def test_the_last_lines_are_the_message_of_a_step_that_fails_without_one(cluster: Cluster) -> None:
+def test_the_last_lines_are_the_message_of_a_step_that_fails_without_one(cluster: SimulatedCluster) -> None:
     fallback = {"terminationMessagePolicy": "FallbackToLogsOnError"}
     cluster.apply(pod("i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo line $i; done; exit 1", container=fallback))
 
@@ -44,7 +44,9 @@ def test_a_watch_sees_a_pod_come_run_and_succeed(core: client.CoreV1Api) -> None
     assert sorted(set(seen), key=seen.index) == ["Pending", "Running", "Succeeded"]
 
 
-def test_logs_can_be_followed_while_a_step_runs(core: client.CoreV1Api, cluster: Cluster, tmp_path: Path) -> None:
+def test_logs_can_be_followed_while_a_step_runs(
+    core: client.CoreV1Api, cluster: SimulatedCluster, tmp_path: Path
+) -> None:
     go = tmp_path / "go"
     cluster.apply(pod(f"echo first; until [ -e {go} ]; do sleep 0.05; done; echo second"))
     phase(cluster, "Running")
@@ -56,7 +58,7 @@ def test_logs_can_be_followed_while_a_step_runs(core: client.CoreV1Api, cluster:
     assert b"".join(lines) == b"second\n"
 
 
-def test_logs_are_cut_and_timed_as_asked_for(core: client.CoreV1Api, cluster: Cluster) -> None:
+def test_logs_are_cut_and_timed_as_asked_for(core: client.CoreV1Api, cluster: SimulatedCluster) -> None:
     cluster.apply(pod("echo first; echo second"))
     phase(cluster, "Succeeded")
 
@@ -66,7 +68,7 @@ def test_logs_are_cut_and_timed_as_asked_for(core: client.CoreV1Api, cluster: Cl
     assert timed.partition(" ")[0].endswith("Z") and timed.endswith(" second\n")
 
 
-def test_a_deleted_step_is_asked_to_end(core: client.CoreV1Api, cluster: Cluster, tmp_path: Path) -> None:
+def test_a_deleted_step_is_asked_to_end(core: client.CoreV1Api, cluster: SimulatedCluster, tmp_path: Path) -> None:
     marker = tmp_path / "asked"
     cluster.apply(pod(f"trap 'touch {marker}; exit 75' TERM; echo ready; while :; do sleep 0.05; done"))
     phase(cluster, "Running")
@@ -78,7 +80,7 @@ def test_a_deleted_step_is_asked_to_end(core: client.CoreV1Api, cluster: Cluster
     assert marker.exists()
 
 
-def test_a_step_that_does_not_end_in_time_is_killed(core: client.CoreV1Api, cluster: Cluster) -> None:
+def test_a_step_that_does_not_end_in_time_is_killed(core: client.CoreV1Api, cluster: SimulatedCluster) -> None:
     cluster.apply(pod("trap '' TERM; echo ready; while :; do sleep 0.05; done"))
     phase(cluster, "Running")
     wait_until(lambda: core.read_namespaced_pod_log("step", NAMESPACE), "the trap is set")
@@ -88,7 +90,7 @@ def test_a_step_that_does_not_end_in_time_is_killed(core: client.CoreV1Api, clus
     assert gone(cluster)
 
 
-def test_a_step_that_somebody_kills_fails_with_137(cluster: Cluster) -> None:
+def test_a_step_that_somebody_kills_fails_with_137(cluster: SimulatedCluster) -> None:
     cluster.apply(pod("exec sleep 1000"))
     phase(cluster, "Running")
 
@@ -97,13 +99,13 @@ def test_a_step_that_somebody_kills_fails_with_137(cluster: Cluster) -> None:
     assert state(phase(cluster, "Failed"))["terminated"]["exitCode"] == 137
 
 
-def test_a_step_past_its_deadline_fails(cluster: Cluster) -> None:
+def test_a_step_past_its_deadline_fails(cluster: SimulatedCluster) -> None:
     cluster.apply(pod("exec sleep 1000", activeDeadlineSeconds=1))
 
     assert phase(cluster, "Failed")["reason"] == "DeadlineExceeded"
 
 
-def test_a_step_waits_for_the_key_of_a_secret(cluster: Cluster) -> None:
+def test_a_step_waits_for_the_key_of_a_secret(cluster: SimulatedCluster) -> None:
     reference = {"name": "login", "key": "password"}
     variables = [
         {"name": "PASSWORD", "valueFrom": {"secretKeyRef": reference}},
@@ -119,7 +121,7 @@ def test_a_step_waits_for_the_key_of_a_secret(cluster: Cluster) -> None:
     assert state(phase(cluster, "Succeeded"))["terminated"]["message"] == "x:s\n"
 
 
-def test_an_image_that_is_not_there_is_waited_for(core: client.CoreV1Api, cluster: Cluster) -> None:
+def test_an_image_that_is_not_there_is_waited_for(core: client.CoreV1Api, cluster: SimulatedCluster) -> None:
     cluster.apply(pod(container={"image": "none"}))
 
     assert "Back-off pulling image" in waiting(cluster, "ImagePullBackOff")
@@ -127,7 +129,7 @@ def test_an_image_that_is_not_there_is_waited_for(core: client.CoreV1Api, cluste
     assert gone(cluster)
 
 
-def test_a_command_that_is_not_there_cannot_start(cluster: Cluster) -> None:
+def test_a_command_that_is_not_there_cannot_start(cluster: SimulatedCluster) -> None:
     cluster.apply(pod(container={"command": ["no-such-command"]}))
 
     ended = state(phase(cluster, "Failed"))["terminated"]
@@ -135,14 +137,14 @@ def test_a_command_that_is_not_there_cannot_start(cluster: Cluster) -> None:
     assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
 
 
-def test_init_containers_leave_something_for_the_step(cluster: Cluster) -> None:
+def test_init_containers_leave_something_for_the_step(cluster: SimulatedCluster) -> None:
     first = {"name": "first", "image": IMAGE, "command": ["sh", "-c", "echo x > /scratch/file"]} | MOUNTED
     cluster.apply(pod("cat /scratch/file", container=MOUNTED, volumes=SCRATCH, initContainers=[first]))
 
     assert phase(cluster, "Succeeded")["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
 
 
-def test_a_claim_is_a_folder_that_outlives_its_pods(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_claim_is_a_folder_that_outlives_its_pods(cluster: SimulatedCluster, tmp_path: Path) -> None:
     spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
     cluster.apply(named("PersistentVolumeClaim", "lake", spec=spec))
     volume = {"name": "scratch", "persistentVolumeClaim": {"claimName": "lake"}}
@@ -153,7 +155,7 @@ def test_a_claim_is_a_folder_that_outlives_its_pods(cluster: Cluster, tmp_path: 
     assert (tmp_path / "claims" / NAMESPACE / "lake" / "file").read_text() == "x\n"
 
 
-def test_a_container_that_fails_is_started_again_where_its_pod_says_so(cluster: Cluster) -> None:
+def test_a_container_that_fails_is_started_again_where_its_pod_says_so(cluster: SimulatedCluster) -> None:
     script = "[ -e /scratch/seen ] || { touch /scratch/seen; exit 1; }"
     cluster.apply(pod(script, container=MOUNTED, volumes=SCRATCH, restartPolicy="OnFailure"))
 
@@ -162,7 +164,7 @@ def test_a_container_that_fails_is_started_again_where_its_pod_says_so(cluster: 
     assert (status["restartCount"], status["lastState"]["terminated"]["exitCode"]) == (1, 1)
 
 
-def test_a_running_pod_is_ready_and_an_ended_one_is_not(cluster: Cluster) -> None:
+def test_a_running_pod_is_ready_and_an_ended_one_is_not(cluster: SimulatedCluster) -> None:
     def ready(pod: Any) -> dict[str, str]:
         return {item["type"]: item["status"] for item in pod["status"]["conditions"]}
 

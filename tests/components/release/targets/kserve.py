@@ -12,9 +12,9 @@ import pytest
 from kubernetes import client, config
 
 from components.release.targets.kserve import OWNER, KServe, KServeSettings
-from nightshift_testkit.cluster.cluster import CRDS, Cluster, running
-from nightshift_testkit.cluster.kinds import POD, Json, Kind
-from nightshift_testkit.cluster.problems import RefusedError
+from nightshift_testkit.cluster.cluster import CRDS, SimulatedCluster, running
+from nightshift_testkit.cluster.kinds import POD, Json, ResourceKind
+from nightshift_testkit.cluster.problems import StatusError
 from nightshift_testkit.cluster.runtimes import ProcessRuntime
 from tests.components.release.targets.platform import Counted, Platform
 from tests.components.release.targets.versions import Fleet
@@ -25,7 +25,7 @@ EXTENSION = (
 )  # fmt: skip
 
 
-def furnish(cluster: Cluster) -> None:
+def furnish(cluster: SimulatedCluster) -> None:
     """Add what pods of a served model ask for."""
     labels = {"pod-security.kubernetes.io/enforce": "baseline"}
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "nightshift", "labels": labels}})
@@ -46,11 +46,11 @@ class Controllers(Platform):
     many = False
     gpu: ClassVar = {"gpus": 1}
 
-    def __init__(self, fleet: Fleet, cluster: Cluster, connection: client.CustomObjectsApi) -> None:
+    def __init__(self, fleet: Fleet, cluster: SimulatedCluster, connection: client.CustomObjectsApi) -> None:
         super().__init__(fleet)
         self.cluster, self.api = cluster, cluster.api
         self.adds: Json = {}  # what a webhook of somebody else's adds to pods
-        self.services: Kind = next(kind for kind in self.api.kinds if kind.plural == self.plural)
+        self.services: ResourceKind = next(kind for kind in self.api.kinds if kind.plural == self.plural)
         self._calls = Calls(connection, self.counted)
 
     @classmethod
@@ -126,7 +126,7 @@ class Controllers(Platform):
         pod = {"metadata": {"name": "fraud-predictor-0"}, "spec": copy.deepcopy(spec) | self.adds}
         try:
             self.api.operations.create(POD, pod, "nightshift", dry=True)
-        except RefusedError as error:
+        except StatusError as error:
             return str(error)
         return ""
 

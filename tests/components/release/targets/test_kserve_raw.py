@@ -13,7 +13,7 @@ from nightshift.local import endpoint
 from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.serving import options
 from nightshift.serving.__main__ import parser
-from nightshift_testkit.cluster.kinds import DEPLOYMENT, LIMITS, QUOTA, Json, Kind
+from nightshift_testkit.cluster.kinds import DEPLOYMENT, LIMITS, QUOTA, Json, ResourceKind
 from tests.components.release.targets.kserve_raw import NAME, StandardControllers, platform
 from tests.components.release.targets.versions import Fleet
 
@@ -36,7 +36,7 @@ def deployment(cluster: StandardControllers) -> Json:
 
 
 @contextmanager
-def bounded(cluster: StandardControllers, kind: Kind, spec: Json) -> Iterator[None]:
+def bounded(cluster: StandardControllers, kind: ResourceKind, spec: Json) -> Iterator[None]:
     """Have the namespace bounded for a while."""
     meta = {"name": "bound", "namespace": "nightshift"}
     cluster.cluster.apply({"apiVersion": kind.api_version, "kind": kind.name, "metadata": meta, "spec": spec})
