@@ -1,40 +1,54 @@
 """Full disks, read-only targets, two runs at once, and kill -9, with real file systems and real processes."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nightshift_testkit.kubeflow_runs.forks import Fork, ProgramForks, forking
 from tests.components.states import state
 from tests.nightly.kill_points import CONFIG, DATE, contents
 
 LATER = "2025-07-02"
 
 
-def step(name: str, root: Path, date: str = DATE, **flags: str) -> "subprocess.Popen[str]":
-    """Start a step of the daily run; what it makes lies below a folder."""
-    values = {"config": json.dumps(CONFIG), "date": date, "state": state(root), **flags}
-    words = [word for key, value in values.items() for word in (f"--{key}", value)]
-    return subprocess.Popen([sys.executable, "-m", f"components.{name}", *words], stderr=subprocess.PIPE, text=True)
+@dataclass(frozen=True)
+class Steps:
+    """Steps of the daily run as processes, whose libraries are imported once for all."""
+
+    forks: ProgramForks
+
+    def start(self, name: str, root: Path, date: str = DATE, **flags: str) -> Fork:
+        """Start a step; what it makes lies below a folder."""
+        values = {"config": json.dumps(CONFIG), "date": date, "state": state(root), **flags}
+        words = [word for key, value in values.items() for word in (f"--{key}", value)]
+        return self.forks.start([sys.executable, "-m", f"components.{name}", *words], dict(os.environ))
+
+    def ingest(self, root: Path, date: str = DATE) -> Fork:
+        return self.start("ingestion", root, date, data="simulator", events=str(root / f"events-{date}.json"))
+
+    def compute(self, root: Path, date: str = DATE) -> Fork:
+        flags = {"events": str(root / f"events-{date}.json"), "features": str(root / f"features-{date}.json")}
+        return self.start("features", root, date, device="cpu", **flags)
 
 
-def ingest(root: Path, date: str = DATE) -> "subprocess.Popen[str]":
-    return step("ingestion", root, date, data="simulator", events=str(root / f"events-{date}.json"))
+@pytest.fixture(scope="module")
+def steps() -> Iterator[Steps]:
+    with forking() as forks:
+        yield Steps(forks)
 
 
-def compute(root: Path, date: str = DATE) -> "subprocess.Popen[str]":
-    flags = {"events": str(root / f"events-{date}.json"), "features": str(root / f"features-{date}.json")}
-    return step("features", root, date, device="cpu", **flags)
-
-
-def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
+def ended(process: Fork) -> tuple[int, str]:
     """Return a process's exit code, and what it said beside its progress."""
-    lines = process.communicate(timeout=1200)[1].splitlines()
-    return process.returncode, "\n".join(line for line in lines if "days," not in line)
+    with process.stdout as output:
+        lines = output.read().decode().splitlines()
+    return process.wait(), "\n".join(line for line in lines if "days," not in line)
 
 
 def mount(*words: str) -> None:
@@ -54,10 +68,10 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def undisturbed(steps: Steps, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What an undisturbed ingestion leaves in the lake."""
     root = tmp_path_factory.mktemp("undisturbed")
-    assert ended(ingest(root))[0] == 0
+    assert ended(steps.ingest(root))[0] == 0
     return parquet(root)
 
 
@@ -74,10 +88,10 @@ def filled(disk: Path, leave: int) -> Path:
 
 @pytest.mark.parametrize("leave", [0, 16 * 1024, 64 * 1024])
 def test_a_full_disk_is_one_clear_line_and_once_there_is_room_the_result_is_the_same(
-    leave: int, disk: Path, undisturbed: dict[str, Any]
+    leave: int, disk: Path, steps: Steps, undisturbed: dict[str, Any]
 ) -> None:
     ballast = filled(disk, leave)
-    code, error = ended(ingest(disk))
+    code, error = ended(steps.ingest(disk))
     left = [path.name for path in disk.rglob("*") if path.name.endswith(".tmp")]
     manifest = (disk / f"events-{DATE}.json").exists()
     ballast.unlink()
@@ -87,14 +101,14 @@ def test_a_full_disk_is_one_clear_line_and_once_there_is_room_the_result_is_the_
     assert error.endswith(": No space left on device; make room there, then run the same command again")
     assert (left, manifest, len(error.splitlines())) == ([], False, 1)
     subprocess.run(["mount", "-o", "remount,size=10m", str(disk)], check=True)
-    assert ended(ingest(disk)) == (0, "")
+    assert ended(steps.ingest(disk)) == (0, "")
     assert parquet(disk) == undisturbed
 
 
-def test_a_target_that_is_read_only_is_one_clear_line(disk: Path) -> None:
+def test_a_target_that_is_read_only_is_one_clear_line(disk: Path, steps: Steps) -> None:
     mount("-o", "remount,ro", str(disk))
 
-    code, error = ended(ingest(disk))
+    code, error = ended(steps.ingest(disk))
 
     assert code == 2
     assert error.startswith(f"ingestion: {disk}/lake/killed/")
@@ -131,12 +145,12 @@ def test_a_read_only_workspace_is_one_clear_line(disk: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_two_runs_at_once_write_the_same_bytes_as_one_after_the_other(tmp_path: Path) -> None:
+def test_two_runs_at_once_write_the_same_bytes_as_one_after_the_other(steps: Steps, tmp_path: Path) -> None:
     alone, together = tmp_path / "alone", tmp_path / "together"
     for day in (DATE, LATER):
-        assert ended(ingest(alone, day)) == (0, "")
-        assert ended(compute(alone, day))[0] == 0
-    for start in (ingest, compute):
+        assert ended(steps.ingest(alone, day)) == (0, "")
+        assert ended(steps.compute(alone, day))[0] == 0
+    for start in (steps.ingest, steps.compute):
         # three times the same days and some that overlap with them
         processes = [start(together, day) for day in (DATE, DATE, DATE, LATER)]
         assert [ended(process)[0] for process in processes] == [0, 0, 0, 0]

@@ -4,7 +4,10 @@ Arguments are the number of processes, and names of some of the plans. Prints a 
 how much weights and losses differ.
 """
 
+import json
 import sys
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,6 +34,8 @@ SELECTIVE = {"recompute": "selective"}  # beside one process that keeps all
 PIPELINE = {"pipeline": 2}
 PIECES = {"microbatches": 4}
 DECAYED = {"weight_decay": 0.5}
+NETWORKS = ("llama", "mixed")  # in the names of their plans; the others train an MLP
+Measure = Callable[[str, dict[str, Any] | None, dict[str, Any]], dict[str, torch.Tensor]]
 PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
     2: {
         "ddp": ({}, {}),
@@ -122,11 +127,16 @@ def decoder(overrides: dict[str, Any]) -> tuple[Recipe, ResidentDataset]:
     return recipe, ResidentDataset(rows, weights / weights.mean() / 16, recipe.fit.batch_size)
 
 
+def replicate(name: str, shared: dict[str, Any] | None, overrides: dict[str, Any]) -> tuple[Replica, ResidentDataset]:
+    """The network of a plan, or this process's part of it."""
+    recipe, rows = subject(name, overrides)
+    alone = shared is None
+    return Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU), rows
+
+
 def fitted(name: str, shared: dict[str, Any] | None, overrides: dict[str, Any]) -> dict[str, torch.Tensor]:
     with devices.reproducible(0, threads=1):
-        recipe, rows = subject(name, overrides)
-        alone = shared is None
-        replica = Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU)
+        replica, rows = replicate(name, shared, overrides)
         model = trainer.fit(replica, rows)
         if shared and "zero" in shared:
             check_shards(NetworkTraining(replica, rows), shared["zero"])
@@ -136,12 +146,15 @@ def fitted(name: str, shared: dict[str, Any] | None, overrides: dict[str, Any]) 
 def gradients(name: str, shared: dict[str, Any] | None, overrides: dict[str, Any]) -> dict[str, torch.Tensor]:
     """The gradients of the first step, of which Adam's first moment has a tenth; of a pipeline, those that are here."""
     with devices.reproducible(0, threads=1):
-        recipe, rows = subject(name, overrides)
-        alone = shared is None
-        replica = Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU)
-        training = NetworkTraining(replica, rows)
+        training = NetworkTraining(*replicate(name, shared, overrides))
         training.step(next(training.batches()))
         return {key: 10 * local(value) for key, value in training.state().items() if key.endswith(".exp_avg")}
+
+
+@cache
+def alone(measure: Measure, family: str, overrides: str) -> dict[str, torch.Tensor]:
+    """What one process has: the same for all plans of a network, so it is trained once."""
+    return measure(family, None, json.loads(overrides))
 
 
 def check_shards(training: NetworkTraining, zero: int) -> None:
@@ -165,10 +178,10 @@ def main(*names: str) -> None:
         plans = PLANS[dist.get_world_size()]
         for name in names or plans:
             shared, overrides = plans[name]
-            alone = overrides | {"recompute": "none"}
-            report(name, fitted(name, shared, overrides), fitted(name, None, alone))
+            network = next(filter(name.__contains__, NETWORKS), ""), json.dumps(overrides | {"recompute": "none"})
+            report(name, fitted(name, shared, overrides), alone(fitted, *network))
             if name.startswith("llama"):
-                report(f"{name}, gradients", gradients(name, shared, overrides), gradients(name, None, alone))
+                report(f"{name}, gradients", gradients(name, shared, overrides), alone(gradients, *network))
 
 
 def report(name: str, together: dict[str, torch.Tensor], alone: dict[str, torch.Tensor]) -> None:
