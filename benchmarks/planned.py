@@ -44,8 +44,6 @@ def describe_layout(recipe: Llama, trainer: Trainer, cluster: Cluster) -> Parall
         zero=trainer.zero or (3 if is_sharded else 0),
         shard=trainer.shard if trainer.shard > 1 else 0,
         checkpointing=Checkpointing(fit.recompute.value),
-        sequence_parallel=False,
         fused=fit.compile is not Compile.NONE,
-        native=True,
     )
     return replace(layout, micro_batch=fit.batch_size // layout.data(cluster) // fit.microbatches)

@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import asdict, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from nightshift_perf.contracts import PlannerAccuracy, PublishedPrediction, Trai
 from nightshift_perf.hardware import gpu, gpus
 from nightshift_perf.planning import published, search
 from nightshift_perf.planning.efficiency import efficiency
-from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout
+from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout, TrainerKind
 from nightshift_perf.planning.memory import GIB
 from nightshift_perf.planning.models import Model, Transformer, preset
 from nightshift_perf.planning.search import LayoutPlan
@@ -60,6 +61,11 @@ def add(commands: options.Commands) -> None:
     command.add_argument("--gpus-per-node", type=int, default=8, help="GPUs per machine (default: 8)")
     command.add_argument(
         "--network", type=float, default=400, help="bandwidth between a GPU and other nodes in Gbit/s (default: 400)"
+    )
+    command.add_argument(
+        "--trainer",
+        choices=list(TrainerKind),
+        help="whose memory and layouts to plan: Nightshift's own, or a published trainer's (default: native)",
     )
     command.add_argument("--batch", type=int, help="global batch size in samples")
     for name, text in STRATEGY.items():
@@ -190,12 +196,12 @@ def recipe(plan: LayoutPlan, name: str) -> str:
 
 
 def _describe_layout(plan: LayoutPlan) -> dict[str, Any]:
-    layout = {name: str(value) if name == "checkpointing" else value for name, value in asdict(plan.layout).items()}
+    layout = {name: str(value) if isinstance(value, StrEnum) else value for name, value in asdict(plan.layout).items()}
     return layout | {"data": plan.layout.data(plan.cluster), "micro_batches": plan.layout.micro_batches(plan.cluster)}
 
 
 def _refuse_training(args: argparse.Namespace) -> None:
-    names = ["batch", "checkpointing", "samples", "usd_per_gpu_hour", "output", *SIZES, *STRATEGY]
+    names = ["batch", "trainer", "checkpointing", "samples", "usd_per_gpu_hour", "output", *SIZES, *STRATEGY]
     flags = [_flag(name) for name in names if name != "tensor" and getattr(args, name) is not None]
     if flags:
         raise UserError(f"{', '.join(flags)} describe a training; leave them out with --serve")
@@ -207,7 +213,13 @@ def _make_plan(args: argparse.Namespace) -> LayoutPlan:
     cluster = Cluster(gpu(args.gpu), args.nodes, args.gpus_per_node, args.network / 8 * 1e9)
     if cluster.gpus < 1 or args.batch < 1 or args.network <= 0:
         raise UserError("nodes, gpus-per-node, batch and network have to be above 0")
-    like = ParallelLayout(args.batch, precision=args.precision or "bf16")
+    trainer = TrainerKind(args.trainer or TrainerKind.NATIVE)
+    like = ParallelLayout(
+        args.batch,
+        sequence_parallel=trainer is not TrainerKind.NATIVE,
+        precision=args.precision or "bf16",
+        trainer=trainer,
+    )
     strategy = {name: getattr(args, name) for name in STRATEGY if getattr(args, name) is not None}
     if not strategy and not args.checkpointing:
         return search.propose_plan(_model(args), cluster, like)
@@ -237,6 +249,7 @@ def _table(plan: TrainingPlan) -> "Table":
 def _facts(plan: TrainingPlan) -> dict[str, str]:
     parts = f"{plan.states_bytes / GIB:.1f} states, {plan.activations_bytes / GIB:.1f} activations"
     facts = {
+        "trainer": plan.layout["trainer"],
         "parameters": f"{plan.parameters / 1e9:,.3g} billion",
         "memory a GPU": f"{plan.memory_bytes / GIB:.1f} of {plan.gpu_memory_bytes / GIB:.1f} GiB ({parts})",
         "step": f"{plan.step_seconds:.4g} s",

@@ -5,9 +5,17 @@ from enum import StrEnum
 
 from nightshift.runtime.errors import UserError
 from nightshift_perf.hardware import Gpu
-from nightshift_perf.planning.models import Convolutions, Model
+from nightshift_perf.planning.models import Convolutions, Model, Transformer
 
 SPLITS = ("tensor", "pipeline", "interleave", "context")
+
+
+class TrainerKind(StrEnum):
+    """Whose training is planned: its memory and its layouts."""
+
+    NATIVE = "native"  # Nightshift's: states in float32, the loss piece by piece
+    MEGATRON = "megatron"
+    DEEPSPEED = "deepspeed"
 
 
 class Checkpointing(StrEnum):
@@ -55,12 +63,11 @@ class ParallelLayout:
         zero: 0 nothing, 1 optimizer, 2 and gradients, 3 and parameters (FSDP) sharded over the data-parallel GPUs.
         shard: how many of these share one copy of the states, with FSDP (HSDP if not all); 0: all.
         checkpointing: which activations are computed again.
-        sequence_parallel: whether norms are split over the tensor-parallel GPUs too.
+        sequence_parallel: whether norms are split over the tensor-parallel GPUs too, as the published trainers can.
         flash: whether attention keeps its scores on the chip, and skips those of later tokens.
         fused: whether elementwise operations are compiled into few kernels.
         precision: of the matrix products.
-        native: whether Nightshift's trainer runs it, with states in float32 and the loss piece by piece, else one like
-            Megatron's and DeepSpeed's.
+        trainer: whose it is.
     """
 
     batch: int
@@ -72,11 +79,11 @@ class ParallelLayout:
     zero: int = 0
     shard: int = 0
     checkpointing: Checkpointing = Checkpointing.NONE
-    sequence_parallel: bool = True
+    sequence_parallel: bool = False
     flash: bool = True
     fused: bool = True
     precision: str = "bf16"
-    native: bool = False
+    trainer: TrainerKind = TrainerKind.NATIVE
 
     def data(self, cluster: Cluster) -> int:
         """Return the number of data-parallel replicas."""
@@ -97,6 +104,20 @@ class ParallelLayout:
     def micro_batches(self, cluster: Cluster) -> int:
         """Return how many a replica computes in a step."""
         return self.batch // (self.data(cluster) * self.micro_batch)
+
+    def held_micro_batches(self, cluster: Cluster, rank: int = 0) -> float:
+        """Return how many micro-batches' activations a pipeline stage keeps at most.
+
+        1F1B keeps as many in the first stage as there are stages, and one less in each one after it; interleaved 1F1B
+        keeps a share (p - 1) / (p v) more (Narayanan et al., 2021, section 2.2).
+        """
+        more = 1 + (self.pipeline - 1) / (self.pipeline * self.interleave) if self.interleave > 1 else 1
+        return more * min(self.micro_batches(cluster), self.pipeline - rank)
+
+    @property
+    def norm_shards(self) -> int:
+        """Number of GPUs that share the norms of a layer."""
+        return self.tensor if self.sequence_parallel else 1
 
 
 def check(model: Model, cluster: Cluster, layout: ParallelLayout) -> None:
@@ -122,7 +143,7 @@ def check(model: Model, cluster: Cluster, layout: ParallelLayout) -> None:
     _divides("replicas x micro_batch", layout.data(cluster) * layout.micro_batch, "batch", layout.batch)
     _divides("shard", layout.shards(cluster), "the GPUs with the same parameters", layout.holders(cluster))
     _check_pipeline(model, layout, layout.micro_batches(cluster))
-    _check_native(layout)
+    _check_trainer(model, cluster, layout)
 
 
 def _list_shared(model: Model) -> dict[str, int]:
@@ -132,16 +153,48 @@ def _list_shared(model: Model) -> dict[str, int]:
     return {"heads": model.heads, "key and value heads": model.groups or model.heads, "units": model.feed_forward}
 
 
-def _check_native(layout: ParallelLayout) -> None:
+def _check_trainer(model: Model, cluster: Cluster, layout: ParallelLayout) -> None:
+    """Refuse what the trainer does not do."""
+    if layout.trainer is TrainerKind.NATIVE:
+        _check_native(model, cluster, layout)
+    if layout.trainer is TrainerKind.DEEPSPEED and layout.zero > 1 and layout.pipeline > 1:
+        raise UserError(f"zero is {layout.zero} beside pipeline, which DeepSpeed does not do: give 0 or 1")
+
+
+def _check_native(model: Model, cluster: Cluster, layout: ParallelLayout) -> None:
     """Refuse what Nightshift's trainer does not do."""
-    if not layout.native:
-        return
-    if layout.zero == 1:
-        raise UserError("zero is 1; the trainer has 0, 2 and 3 (FSDP): give one of these")
-    if layout.zero == 2 and layout.tensor * layout.pipeline * layout.context > 1:
-        raise UserError("zero is 2 beside tensor, pipeline or context, which the trainer does not do: give 0 or 3")
-    if layout.interleave > 2:
-        raise UserError(f"interleave is {layout.interleave}; the trainer has 1 or 2 chunks per stage: give 1 or 2")
+    zero, micro_batches = layout.zero, layout.micro_batches(cluster)
+    is_split = layout.tensor * layout.context * layout.pipeline > 1
+    is_llama = isinstance(model, Transformer) and model.gated
+    refusals = {
+        "zero is 1; the trainer has 0, 2 and 3 (FSDP): give one of these": zero == 1,
+        "zero is 2 beside tensor, pipeline or context, which the trainer does not do: give 0 or 3": (
+            zero == 2 and is_split
+        ),
+        f"context is {layout.context} with zero {zero}; the trainer shares parameters with it: give zero 3": (
+            layout.context > 1 and zero != 3
+        ),
+        f"shard is {layout.shard}; give a multiple of context, {layout.context}": layout.shard % layout.context > 0,
+        f"interleave is {layout.interleave}; the trainer has 1 or 2 chunks per stage: give 1 or 2": (
+            layout.interleave > 2
+        ),
+        f"pipeline is {layout.pipeline}, which {micro_batches} micro-batches cannot fill; give as many or less": (
+            micro_batches < layout.pipeline
+        ),
+        "checkpointing is attention, which the trainer does not have: give none, selective or full": (
+            layout.checkpointing is Checkpointing.ATTENTION
+        ),
+        f"precision is {layout.precision}, which the trainer does not have: give bf16": layout.precision == "fp8",
+        "precision is fp16; the trainer scales the loss of whole networks only: give bf16, or zero 0 alone": (
+            layout.precision == "fp16" and (is_split or zero > 0)
+        ),
+        "tensor and context are for Llama-like models in this trainer; give 1, or --trainer megatron": (
+            not is_llama and layout.tensor * layout.context > 1
+        ),
+    }
+    for message, is_refused in refusals.items():
+        if is_refused:
+            raise UserError(message)
 
 
 def _positive(cluster: Cluster, layout: ParallelLayout) -> dict[str, int]:

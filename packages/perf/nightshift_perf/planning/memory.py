@@ -9,7 +9,7 @@ gradients, parameters and Adam's two moments in 4 bytes each. DeepSpeed: `estima
 from dataclasses import dataclass
 
 from nightshift_perf.planning import native
-from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout
+from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout, TrainerKind
 from nightshift_perf.planning.models import LayerWork, Model, Transformer
 
 GIB = 2**30
@@ -38,7 +38,7 @@ class Memory:
 
 def estimate_memory(model: Model, cluster: Cluster, layout: ParallelLayout) -> Memory:
     """Return what the fullest GPU, that of the first pipeline stage, holds."""
-    if layout.native and isinstance(model, Transformer):
+    if layout.trainer is TrainerKind.NATIVE and isinstance(model, Transformer):
         return Memory(native.states(model, cluster, layout), native.activations(model, cluster, layout))
     return Memory(states(model, layout, layout.shards(cluster)), activations(model, cluster, layout))
 
@@ -63,27 +63,19 @@ def states(model: Model, layout: ParallelLayout, replicas: int) -> float:
 
 
 def activations(model: Model, cluster: Cluster, layout: ParallelLayout) -> float:
-    """Return the bytes that are kept on one GPU.
-
-    1F1B keeps as many micro-batches as there are stages, interleaved 1F1B a share (p - 1) / (p v) more (Narayanan et
-    al., 2021, section 2.2).
-    """
+    """Return the bytes that are kept on one GPU."""
     layer, head = model.layer(layout.fused), model.head(layout.fused).kept_split / layout.tensor
-    stages, chunks = layout.pipeline, layout.interleave
-    held = min(layout.micro_batches(cluster), stages)
-    more = 1 + (stages - 1) / (stages * chunks) if chunks > 1 else 1
     layers = layout.stage_layers(model.layers) * count_kept_bytes(model, layer, layout)
     # the loss is computed by the last stage, which holds one micro-batch only
-    fullest = max(held * more * layers, layers + head) if stages > 1 else layers + head
+    fullest = max(layout.held_micro_batches(cluster) * layers, layers + head) if layout.pipeline > 1 else layers + head
     return layout.micro_batch * fullest / layout.context
 
 
 def count_kept_bytes(model: Model, layer: LayerWork, layout: ParallelLayout) -> float:
     """Return the bytes that a layer keeps of a sample, on one GPU."""
-    share = layout.tensor if layout.sequence_parallel else 1
     if layout.checkpointing is Checkpointing.FULL:
-        return model.activation_bytes_sent / share
-    whole, split = layer.kept_whole / share, layer.kept_split / layout.tensor
+        return model.activation_bytes_sent / layout.norm_shards
+    whole, split = layer.kept_whole / layout.norm_shards, layer.kept_split / layout.tensor
     if layout.checkpointing is Checkpointing.SELECTIVE:
         return (whole + split) / 2
     is_scoreless = layout.flash or layout.checkpointing is Checkpointing.ATTENTION

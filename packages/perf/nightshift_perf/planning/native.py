@@ -1,4 +1,4 @@
-"""What Nightshift's own trainer holds for a Llama, in bytes: its tensors, counted one by one.
+"""What Nightshift's own trainer holds for a transformer, in bytes: a Llama's tensors, counted one by one.
 
 Parameters, gradients and Adam's moments are float32; products take copies of the weights in 16 bits. Blocks are the
 embedding, the layers and the head: a pipeline is cut between them, and FSDP gathers one after the other. Norms are
@@ -66,19 +66,17 @@ def count_stage_bytes(stage: list[Block], cluster: Cluster, layout: ParallelLayo
 
 
 def activations(model: Transformer, cluster: Cluster, layout: ParallelLayout) -> float:
-    """Return the bytes that the fullest GPU keeps for the backward pass.
-
-    1F1B keeps as many micro-batches in the first stage as there are stages, and one less in each one after it;
-    interleaved stages keep a share (p - 1) / (p v) more (Narayanan et al., 2021, section 2.2).
-    """
-    stages = list_stages(model, layout)
-    return max(_activations(model, cluster, layout, rank) for rank in range(len(stages)))
+    """Return the bytes that the fullest GPU keeps for the backward pass."""
+    return max(
+        count_stage_activations(model, cluster, layout, stage, layout.held_micro_batches(cluster, rank))
+        for rank, stage in enumerate(list_stages(model, layout))
+    )
 
 
-def _activations(model: Transformer, cluster: Cluster, layout: ParallelLayout, rank: int) -> float:
-    stage = list_stages(model, layout)[rank]
-    count, chunks = layout.pipeline, layout.interleave
-    held = min(layout.micro_batches(cluster), count - rank) * (1 + (count - 1) / (count * chunks) * (chunks > 1))
+def count_stage_activations(
+    model: Transformer, cluster: Cluster, layout: ParallelLayout, stage: list[Block], held: float
+) -> float:
+    """Return the bytes that a GPU of a stage keeps for so many micro-batches."""
     layers = sum(block.is_layer for block in stage)
     tokens = layout.micro_batch * model.sequence / layout.context
     kept = held * layers * tokens * count_kept_bytes(model, layout, layout.checkpointing)
@@ -105,6 +103,7 @@ def count_kept_bytes(model: Transformer, layout: ParallelLayout, checkpointing: 
         return VALUE * hidden
     if checkpointing is Checkpointing.SELECTIVE:  # input; queries, values, attention, gate; if not compiled the output
         return VALUE * ((1 if layout.fused else 2) * hidden + (2 * hidden + keys + inner) / layout.tensor)
+    inner *= 1 if model.gated else 0.5  # without a gate, an activation's input and output only
     if layout.fused:
         return VALUE * (5 * hidden + (3 * hidden + 2 * keys + 3 * inner) / layout.tensor)
     # norms keep their inputs in 32 bits, and each product a copy of its own input

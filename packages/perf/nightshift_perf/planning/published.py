@@ -14,7 +14,7 @@ from typing import Any
 from nightshift.runtime import strict_yaml
 from nightshift_perf.hardware import gpu
 from nightshift_perf.planning import memory, search
-from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout
+from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout, TrainerKind
 from nightshift_perf.planning.models import Model, preset
 from nightshift_perf.planning.search import LayoutPlan
 
@@ -57,6 +57,7 @@ class PublishedFigure:
             **splits | {name: row[name] == "1" for name in SWITCHES},
             checkpointing=Checkpointing(row["checkpointing"] or "none"),
             precision=row["precision"],
+            trainer=TrainerKind.MEGATRON,  # states of 18 bytes a parameter, as all sources' trainers are counted
         )
         compute = search.plan if row["micro_batch"] else search.propose_plan
         return compute(preset(row["model"], **sizes), cluster, layout)

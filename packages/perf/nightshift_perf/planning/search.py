@@ -6,7 +6,7 @@ from itertools import product
 
 from nightshift.runtime.errors import UserError
 from nightshift_perf.planning import memory, timing
-from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout, check
+from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout, TrainerKind, check
 from nightshift_perf.planning.memory import GIB, Memory
 from nightshift_perf.planning.models import Convolutions, Model
 from nightshift_perf.planning.timing import Timing
@@ -77,7 +77,7 @@ def propose_plan(model: Model, cluster: Cluster, like: ParallelLayout) -> Layout
     Args:
         model: the model.
         cluster: where it is trained.
-        like: gives the batch, precision and kernels; the rest is searched.
+        like: gives the batch, precision, kernels and trainer; the rest is searched.
 
     Raises:
         UserError: when none fits; the message says what would.
@@ -149,7 +149,8 @@ def _instead(best: LayoutPlan) -> str:
 def flags(layout: ParallelLayout) -> str:
     """Return the flags of the command that describe a layout."""
     names = ("micro_batch", "tensor", "context", "pipeline", "interleave", "zero", "shard", "checkpointing")
-    return " ".join(f"--{name.replace('_', '-')} {getattr(layout, name)}" for name in names)
+    trainer = "" if layout.trainer is TrainerKind.NATIVE else f" --trainer {layout.trainer}"
+    return " ".join(f"--{name.replace('_', '-')} {getattr(layout, name)}" for name in names) + trainer
 
 
 def _more(model: Model, cluster: Cluster, like: ParallelLayout) -> str:

@@ -111,8 +111,7 @@ def _passes(
     Flash attention's backward pass has 5 products for the forward pass's 2 (Dao, FlashAttention-2, 2023).
     """
     shares = efficiency(cluster.gpu)
-    share = layout.tensor if layout.sequence_parallel else 1
-    moved = work.moved_whole / share + work.moved_split / layout.tensor
+    moved = work.moved_whole / layout.norm_shards + work.moved_split / layout.tensor
     moved += 0 if layout.flash else work.moved_scores / layout.tensor
     attention = work.attention / (2 if layout.flash and model.causal else 1)
     products, attended, traffic = AGAIN[checkpointing]

@@ -10,7 +10,7 @@ from nightshift.runtime.errors import UserError
 from nightshift_perf.cli import plan
 from nightshift_perf.hardware import gpu
 from nightshift_perf.planning import search
-from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout
+from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout, TrainerKind
 from nightshift_perf.planning.models import preset
 from tests.pipelines.samples import called
 
@@ -31,6 +31,20 @@ def test_a_plan_is_printed_with_its_cost_and_written_as_a_recipe(
     assert "layout   --micro-batch" in printed and recipe["cluster"]["gpu"] == "h100-80gb"
 
 
+def test_this_trainer_is_planned_unless_another_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--model", "llama-10b", "--gpu", "a100-80gb", "--nodes", "2", "--gpus-per-node", "4", "--batch", "64"]
+
+    assert called("perf", "plan", *words) == 0
+    own = capsys.readouterr().out
+    assert called("perf", "plan", *words, "--trainer", "megatron") == 0
+    published = capsys.readouterr().out
+
+    # 118 GiB in this trainer
+    assert "71.6 of 79.1 GiB" in published and "--pipeline 1 --interleave 1 --zero 1" in published
+    assert published.rstrip().endswith("--trainer megatron")
+    assert "76.2 of 79.1 GiB" in own and "native" in own and "--zero 0" in own
+
+
 def test_a_model_is_given_by_its_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ["--layers", "12", "--hidden", "768", "--heads", "12", "--vocabulary", "50257", "--sequence", "1024"]
 
@@ -45,7 +59,8 @@ def test_a_recipe_says_what_was_planned() -> None:
     written = yaml.safe_load(plan.recipe(planned, "llama3-8b"))
 
     layout = {name: value for name, value in written["layout"].items() if name not in ("data", "micro_batches")}
-    assert ParallelLayout(**layout | {"checkpointing": Checkpointing(layout["checkpointing"])}) == planned.layout
+    kinds = {"checkpointing": Checkpointing(layout["checkpointing"]), "trainer": TrainerKind(layout["trainer"])}
+    assert ParallelLayout(**layout | kinds) == planned.layout
     assert written["expected"]["step_seconds"] == pytest.approx(planned.timing.step, rel=1e-3)
     assert written["layout"]["data"] * written["layout"]["micro_batches"] * written["layout"]["micro_batch"] == 16
 

@@ -10,11 +10,11 @@ from nightshift.runtime.errors import UserError
 from nightshift_perf.hardware import gpu, gpus
 from nightshift_perf.planning import memory, published, search, timing
 from nightshift_perf.planning.efficiency import efficiency
-from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout
+from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout, TrainerKind
 from nightshift_perf.planning.models import preset
 
 NODE = Cluster(gpu("h100-80gb"), 1, 8, 50e9)
-
+MEGATRON = ParallelLayout(16, sequence_parallel=True, trainer=TrainerKind.MEGATRON)
 
 TABLE = published.points()
 # elsewhere what is computed again in the backward pass is not published
@@ -88,7 +88,7 @@ def test_the_flops_of_a_gpt_are_those_of_the_megatron_paper() -> None:
 def test_a_layer_keeps_the_activations_of_korthikantis_formulas() -> None:
     model = preset("gpt-175b")
     tokens, hidden, heads = 2048, 12288, 96
-    plain = ParallelLayout(1, flash=False, sequence_parallel=False)
+    plain = ParallelLayout(1, flash=False)
 
     def kept(layout: ParallelLayout) -> float:
         return memory.count_kept_bytes(model, model.layer(fused=True), layout) / (tokens * hidden)
@@ -103,9 +103,9 @@ def test_a_layer_keeps_the_activations_of_korthikantis_formulas() -> None:
 def test_the_more_is_sharded_or_computed_again_the_less_memory_is_needed() -> None:
     model = preset("llama3-8b")
 
-    by_zero = [memory.estimate_memory(model, NODE, ParallelLayout(16, zero=zero)).total for zero in range(4)]
+    by_zero = [memory.estimate_memory(model, NODE, replace(MEGATRON, zero=zero)).total for zero in range(4)]
     by_checkpointing = [
-        memory.estimate_memory(model, NODE, ParallelLayout(16, zero=3, checkpointing=extent)).total
+        memory.estimate_memory(model, NODE, replace(MEGATRON, zero=3, checkpointing=extent)).total
         for extent in Checkpointing
     ]
 
@@ -124,7 +124,7 @@ def test_a_pipelines_bubble_shrinks_with_micro_batches_and_chunks() -> None:
 def test_copies_of_sharded_states_take_more_memory_and_less_of_a_slow_network() -> None:
     model, cluster = preset("llama3-8b"), replace(NODE, nodes=4, network=6.25e9)
     whole, hybrid = (
-        search.plan(model, cluster, ParallelLayout(128, zero=3, shard=shard, checkpointing=Checkpointing.FULL))
+        search.plan(model, cluster, replace(MEGATRON, batch=128, zero=3, shard=shard, checkpointing=Checkpointing.FULL))
         for shard in (32, 8)
     )
 
@@ -139,7 +139,7 @@ def test_copies_of_sharded_states_take_more_memory_and_less_of_a_slow_network() 
 def test_layers_that_stages_do_not_divide_leave_the_fullest_stage_to_wait_for() -> None:
     model, cluster = preset("llama3-405b"), replace(NODE, nodes=64)
 
-    uneven = search.plan(model, cluster, ParallelLayout(256, tensor=8, pipeline=8, zero=3))
+    uneven = search.plan(model, cluster, replace(MEGATRON, batch=256, tensor=8, pipeline=8, zero=3))
 
     even = search.plan(replace(model, layers=128), cluster, uneven.layout)
     assert uneven.timing.compute == even.timing.compute
@@ -148,8 +148,8 @@ def test_layers_that_stages_do_not_divide_leave_the_fullest_stage_to_wait_for() 
 
 def test_logits_are_split_by_tensor_parallelism_and_sequences_by_context_parallelism() -> None:
     model = preset("nemotron-8b")
-    whole, split = (memory.activations(model, NODE, ParallelLayout(16, tensor=size)) for size in (1, 8))
-    shared = memory.activations(model, NODE, ParallelLayout(16, context=8))
+    whole, split = (memory.activations(model, NODE, replace(MEGATRON, tensor=size)) for size in (1, 8))
+    shared = memory.activations(model, NODE, replace(MEGATRON, context=8))
 
     assert split < whole / 7
     assert shared == whole / 8
@@ -189,7 +189,7 @@ def test_a_model_that_fits_in_no_layout_is_refused_with_the_nodes_it_takes() -> 
 
 def test_the_proposal_is_at_least_as_fast_as_every_published_layout_that_fits() -> None:
     model, cluster = preset("llama3-8b"), Cluster(gpu("h100-96gb-500w"), 16, 8, 50e9)
-    theirs = ParallelLayout(256, micro_batch=2, zero=3, checkpointing=Checkpointing.SELECTIVE)
+    theirs = replace(MEGATRON, batch=256, micro_batch=2, zero=3, checkpointing=Checkpointing.SELECTIVE)
 
     assert (
         search.propose_plan(model, cluster, theirs).timing.step
@@ -205,9 +205,22 @@ def test_the_proposal_is_at_least_as_fast_as_every_published_layout_that_fits() 
             ParallelLayout(16, tensor=16),
             r"tensor is 16, which does not divide the model's key and value heads, 8",
         ),
-        (ParallelLayout(16, zero=1, native=True), r"zero is 1; the trainer has 0, 2 and 3 \(FSDP\): give one of these"),
-        (ParallelLayout(16, zero=2, tensor=2, native=True), r"zero is 2 beside tensor, pipeline or context"),
-        (ParallelLayout(16, pipeline=2, interleave=4, native=True), r"interleave is 4; the trainer has 1 or 2 chunks"),
+        (ParallelLayout(16, zero=1), r"zero is 1; the trainer has 0, 2 and 3 \(FSDP\): give one of these"),
+        (ParallelLayout(16, zero=2, tensor=2), r"zero is 2 beside tensor, pipeline or context"),
+        (
+            ParallelLayout(16, context=2),
+            r"context is 2 with zero 0; the trainer shares parameters with it: give zero 3",
+        ),
+        (ParallelLayout(16, context=4, zero=3, shard=2), r"shard is 2; give a multiple of context, 4"),
+        (ParallelLayout(16, pipeline=2, interleave=4), r"interleave is 4; the trainer has 1 or 2 chunks"),
+        (ParallelLayout(4, pipeline=8), r"pipeline is 8, which 4 micro-batches cannot fill; give as many or less"),
+        (ParallelLayout(16, checkpointing=Checkpointing.ATTENTION), r"checkpointing is attention, which the trainer"),
+        (ParallelLayout(16, precision="fp8"), r"precision is fp8, which the trainer does not have: give bf16"),
+        (ParallelLayout(16, tensor=2, precision="fp16"), r"precision is fp16; .* give bf16, or zero 0 alone"),
+        (
+            ParallelLayout(16, zero=3, pipeline=2, trainer=TrainerKind.DEEPSPEED),
+            r"zero is 3 beside pipeline, which DeepSpeed does not do: give 0 or 1",
+        ),
         (
             ParallelLayout(16, pipeline=8, interleave=8),
             r"pipeline x interleave is 64, and the model has 32 layers; give as many or",
@@ -225,6 +238,15 @@ def test_the_proposal_is_at_least_as_fast_as_every_published_layout_that_fits() 
 def test_a_layout_that_cannot_be_is_refused_with_what_can(layout: ParallelLayout, message: str) -> None:
     with pytest.raises(UserError, match=message):
         search.plan(preset("llama3-8b"), NODE, layout)
+
+
+def test_a_bert_is_split_by_a_published_trainer_only() -> None:
+    model, layout = preset("bert-base"), ParallelLayout(16, tensor=2)
+
+    with pytest.raises(UserError, match=r"for Llama-like models in this trainer; give 1, or --trainer megatron"):
+        search.plan(model, NODE, layout)
+
+    assert search.plan(model, NODE, replace(layout, trainer=TrainerKind.MEGATRON)).fits
 
 
 def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
