@@ -4,7 +4,6 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping
-from http.client import HTTPException
 from typing import Any
 
 from nightshift.runtime.printable import printable
@@ -34,6 +33,8 @@ def push(component: str, use_case: str, took: Mapping[str, Any], metrics: Mappin
     gateway = os.environ.get(GATEWAY)
     if not gateway:
         return
+    from http.client import HTTPException
+
     from prometheus_client import CollectorRegistry, push_to_gateway
 
     registry = CollectorRegistry()

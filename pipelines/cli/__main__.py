@@ -1,17 +1,16 @@
 """The command line: `nightshift <command>`, the same as `python -m pipelines.cli <command>`."""
 
 import argparse
-import importlib
+import ast
+import importlib.util
 import sys
 from collections.abc import Sequence
 from itertools import chain
+from pathlib import Path
 
 from nightshift import entry_points
 from nightshift.runtime.errors import UnavailableError, UserError, require_extra
 from nightshift.runtime.printable import exit_on_closed_pipe, printable_lines
-from nightshift.runtime.step import USER_ERROR
-from nightshift.storage import stores
-from pipelines.engines.local.signals import InterruptedRunError
 
 INTERRUPTED = 130
 # module, which is imported when one of its commands is named -> command -> its help, the docstring of its function
@@ -83,6 +82,11 @@ def main() -> None:
 
 def _run(argv: Sequence[str]) -> int:
     args = parse_command_line(argv)
+    # below it, so that --help takes no longer than its text
+    from nightshift.runtime.step import USER_ERROR
+    from nightshift.storage import stores
+    from pipelines.engines.local.signals import InterruptedRunError
+
     try:
         with require_extra():
             code: int = args.command(args)
@@ -141,11 +145,18 @@ def describe_groups() -> str:
         for name, modules in GROUPS.items()
     }
     for name, point in entry_points.find(entry_points.COMMANDS).items():
-        groups[name] = {name: str(point.load().__doc__).partition("\n")[0]}
+        groups[name] = {name: read_summary(point.module)}
     return "\n\n".join(
         "\n".join([f"{group}:", *(f"  {name:{WIDTH}} {text}" for name, text in texts.items())])
         for group, texts in groups.items()
     )
+
+
+def read_summary(module: str) -> str:
+    """Return the first line of a module's docstring; the module is not imported, since that takes a second."""
+    spec = importlib.util.find_spec(module)
+    source = Path(spec.origin).read_bytes() if spec and spec.origin else b""
+    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 
 if __name__ == "__main__":

@@ -82,6 +82,7 @@ def test_only_the_module_of_the_named_command_is_imported(words: list[str], modu
     done = subprocess.run([sys.executable, "-c", LISTED, *words], capture_output=True, text=True, check=True)
     imported = {name.removeprefix("pipelines.cli.") for name in done.stdout.split()}
     assert imported & COMMANDS.keys() == modules
+    assert not [name for name in imported if name.startswith(("nightshift_llm.", "nightshift_perf."))]
 
 
 @pytest.mark.parametrize("words", [["modles"], []])
