@@ -103,8 +103,10 @@ def count_kept_bytes(model: Transformer, layout: ParallelLayout, checkpointing: 
         return VALUE * hidden
     if checkpointing is Checkpointing.SELECTIVE:  # input; queries, values, attention, gate; if not compiled the output
         return VALUE * ((1 if layout.fused else 2) * hidden + (2 * hidden + keys + inner) / layout.tensor)
-    inner *= 1 if model.gated else 0.5  # without a gate, an activation's input and output only
+    units = inner * (
+        (3 if layout.fused else 4) if model.gated else 2
+    )  # without a gate, an activation's input and output
     if layout.fused:
-        return VALUE * (5 * hidden + (3 * hidden + 2 * keys + 3 * inner) / layout.tensor)
+        return VALUE * (5 * hidden + (3 * hidden + 2 * keys + units) / layout.tensor)
     # norms keep their inputs in 32 bits, and each product a copy of its own input
-    return VALUE * (11 * hidden + (2 * hidden + 2 * keys + 4 * inner) / layout.tensor)
+    return VALUE * (11 * hidden + (2 * hidden + 2 * keys + units) / layout.tensor)
