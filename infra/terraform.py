@@ -4,6 +4,7 @@ import atexit
 import functools
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -17,10 +18,15 @@ from nightshift.storage import locks
 INFRA = Path(__file__).parent
 # real Terraform with the providers' schemas and no cloud; without it Terraform asks the registry and the accounts
 OFFLINE = INFRA.parents[1] / "shared" / "terraform" / "offline-terraform"
+_SERVER = INFRA / "offline_providers.py"
 _NO_REMOTE_STATE = 'terraform {\n  backend "local" {}\n}\n'
 # memory may grow ninefold between collections, which else take a third of the CPU seconds; the tests reach 1 GB
 _GARBAGE = {"GOGC": "800"}
-_INIT = "terraform init -input=false -no-color >/dev/null"
+# versions are compared with those of the providers on disk, not of those that are served
+_INIT = "env --unset TF_REATTACH_PROVIDERS terraform init -input=false -no-color >/dev/null"
+_SOURCE = re.compile(r'source += "hashicorp/([\w-]+)"')
+# also in Terraform's tests, such as `mock_resource "aws_subnet"`
+_TYPE = re.compile(r'(?:resource|data) "(\w+)"')
 
 
 def run(cloud: str, commands: str, source: Path = INFRA) -> str:
@@ -40,21 +46,44 @@ def run(cloud: str, commands: str, source: Path = INFRA) -> str:
     """
     if shutil.which("terraform") is None:
         raise UserError("terraform is not on PATH; install Terraform 1.11 or newer")
+    offline = OFFLINE.exists()
+    ignored = shutil.ignore_patterns(".terraform*") if offline else None
     with tempfile.TemporaryDirectory() as scratch:
-        root = Path(shutil.copytree(source, Path(scratch) / "infra"))
-        (root / cloud / "backend_override.tf").write_text(_NO_REMOTE_STATE)
-        script = f"{_INIT} && {commands}"
-        offline = [str(OFFLINE), str(root), "--", cloud, script]
-        command = offline if OFFLINE.exists() else ["sh", "-c", script]
-        environment = os.environ | _offline_cache() | _GARBAGE if OFFLINE.exists() else None
-        done = subprocess.run(command, cwd=root / cloud, env=environment, capture_output=True, text=True, check=False)
+        root = Path(shutil.copytree(source, Path(scratch) / "infra", ignore=ignored), cloud)
+        (root / "backend_override.tf").write_text(_NO_REMOTE_STATE)
+        command = ["sh", "-c", f"{_INIT} && {commands}"]
+        environment = os.environ | _GARBAGE | _serve_offline(*_read_needs(root)) if offline else None
+        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UnavailableError(f"terraform in infra/{cloud} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
 
 
+def _read_needs(root: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the providers of a configuration, and the types of resources and data sources in it and its tests."""
+    text = "".join(path.read_text() for pattern in ("*.tf", "*.hcl") for path in sorted(root.rglob(pattern)))
+    return frozenset(_SOURCE.findall(text)), frozenset(_TYPE.findall(text))
+
+
 @functools.cache
-def _offline_cache() -> dict[str, str]:
+def _serve_offline(providers: frozenset[str], types: frozenset[str]) -> dict[str, str]:
+    """Serve offline providers while this process lives; return the environment of Terraform's commands."""
+    cache = _lay_out_offline()
+    schemas = [OFFLINE.parent / "schemas" / f"{name}.full.json.gz" for name in sorted(providers)]
+    command = [cache / "venv/bin/python", _SERVER, OFFLINE.parent, json.dumps(sorted(types)), *schemas]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(server.communicate)  # it ends with its input
+    if not (served := server.stdout.readline() if server.stdout else ""):
+        raise UnavailableError(f"{_SERVER} served no provider; see above")
+    return {
+        "TF_CLI_CONFIG_FILE": str(cache / "mirror" / "terraform.rc"),
+        "TF_IN_AUTOMATION": "1",
+        "TF_REATTACH_PROVIDERS": served,
+    }
+
+
+@functools.cache
+def _lay_out_offline() -> Path:
     """Give this process a place of its own for the offline providers: laying them out ends runs that share it."""
     shared = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "offline-terraform")
     with locks.hold(Path(tempfile.gettempdir()) / "nightshift-terraform.lock"):
@@ -63,7 +92,10 @@ def _offline_cache() -> dict[str, str]:
     own = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, own, ignore_errors=True)
     (own / "venv").symlink_to(shared / "venv")
-    return {"OFFLINE_TERRAFORM_CACHE": str(own)}
+    subprocess.run(
+        [OFFLINE, own, "--", ".", "true"], env=os.environ | {"OFFLINE_TERRAFORM_CACHE": str(own)}, check=True
+    )
+    return own
 
 
 def plan(cloud: str, size: str, source: Path = INFRA, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:
