@@ -46,7 +46,7 @@ export OMP_WAIT_POLICY := PASSIVE
 
 .PHONY: help run stop airflow airflow-stop check test test-project test-dags test-gpu test-cluster lint lint-workflows format docs schemas screenshots compile images scan sbom push promote audit dist \
   bench drift-bench figures \
-  nightly reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants \
+  nightly reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-faults \
   cloud-state cloud-up cloud-images cloud-install cloud-schedule cloud-down
 
 help: ## Show this help
@@ -202,8 +202,8 @@ infra-check: $(VENV)/.dev $(INFRA_VENV)/.installed ## Check all of infra/, or ju
 infra-golden: $(VENV)/.dev ## Write anew what a person reads of all that is planned and installed: tests/infra/golden/
 	@$(BIN)/python -m tests.infra.golden
 
-infra-mutants: $(VENV)/.dev ## Break infra/ in one place after the other and name what no check sees: make infra-mutants [MUTANTS=400] [SEED=0]
-	@$(BIN)/python -m tests.infra.mutants --count "$(MUTANTS)" --seed "$(or $(SEED),0)"
+infra-faults: $(VENV)/.dev ## Inject faults into infra/, name those that no check sees: make infra-faults [COUNT=400] [SEED=0] [MISTAKES=1]
+	@$(BIN)/python -m tests.infra.injected --count "$(COUNT)" --seed "$(or $(SEED),0)" $(if $(MISTAKES),--mistakes)
 
 # commands that give themselves to a shell, unless they are only printed
 RUN_CLOUD = @commands=$$($(BIN)/python -m infra.cloud $(1)) && \

@@ -70,7 +70,8 @@ def _serve_offline(providers: frozenset[str], types: frozenset[str]) -> dict[str
     """Serve offline providers while this process lives; return the environment of Terraform's commands."""
     cache = _lay_out_offline()
     schemas = [OFFLINE.parent / "schemas" / f"{name}.full.json.gz" for name in sorted(providers)]
-    command = [cache / "venv/bin/python", _SERVER, OFFLINE.parent, json.dumps(sorted(types)), *schemas]
+    arguments = [_SERVER, OFFLINE.parent, json.dumps(sorted(types)), *schemas]
+    command = [str(part) for part in (cache / "venv/bin/python", *arguments)]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     atexit.register(server.communicate)  # it ends with its input
     if not (served := server.stdout.readline() if server.stdout else ""):

@@ -16,22 +16,23 @@ from infra.policies.model import POLICIES, Environment, Resource, table
 from infra.policies.secrets import read_keys
 from infra.terraform import INFRA, OFFLINE
 from tests.infra import checks, customers
-from tests.infra.sown import judge as sown
+from tests.infra.injected import policies
+from tests.infra.injected.faults import Fault, group, inject, read_mistakes
 
 TERRAFORM = {cloud: pytest.mark.xdist_group(f"terraform-{cloud}") for cloud in checks.CLOUDS}
 CLOUDS = [pytest.param(cloud, marks=mark) for cloud, mark in TERRAFORM.items()]
 each_cloud = pytest.mark.parametrize("cloud", CLOUDS)
 Described = Callable[[str], dict[str, Environment]]
-MISTAKES = [mistake for name in sown.SETS for mistake in sown.read(name)]
+MISTAKES = [mistake for mistakes in read_mistakes().values() for mistake in mistakes]
 NODE = {"guest_accelerator": [{"count": 1}], "labels": {"nightshift/pool": "gpu"}, "spot": False, "taint": []}
 
 
-def of_terraform(cloud: str) -> list[sown.Mistake]:
+def of_terraform(cloud: str) -> list[Fault]:
     """A sample of the mistakes that have to be planned: one of each file."""
-    return sown.grouped([mistake for mistake in MISTAKES if mistake.cloud == cloud and mistake.is_planned])[0]
+    return group([mistake for mistake in MISTAKES if mistake.cloud == cloud and mistake.is_planned])[0]
 
 
-def of_manifests(cloud: str) -> list[sown.Mistake]:
+def of_manifests(cloud: str) -> list[Fault]:
     """All the others."""
     return [mistake for mistake in MISTAKES if mistake.cloud == cloud and not mistake.is_planned]
 
@@ -46,8 +47,8 @@ def described(with_terraform: None, tmp_path_factory: pytest.TempPathFactory) ->
     def describe_cloud(cloud: str) -> dict[str, Environment]:
         folder = tmp_path_factory.mktemp(cloud)
         copies = {name: (name, customers.copy_of(folder / name, cloud, name)) for name in customers.names(cloud)}
-        copies["sown"] = ("prod", sown.copy_of(folder / "sown", of_terraform(cloud)))
-        return sown.described(cloud, copies)
+        copies["injected"] = ("prod", inject(of_terraform(cloud), folder / "injected"))
+        return policies.describe(cloud, copies)
 
     return describe_cloud
 
@@ -63,7 +64,7 @@ def test_customers_environments_keep_every_policy(cloud: str, described: Describ
 @pytest.mark.slow
 @each_cloud
 def test_a_mistake_in_terraform_is_named(cloud: str, described: Described) -> None:
-    findings = judge(described(cloud)["sown"])
+    findings = judge(described(cloud)["injected"])
 
     assert [str(mistake) for mistake in of_terraform(cloud) if not mistake.is_named(findings)] == []
 
@@ -76,11 +77,11 @@ def test_a_mistake_in_manifests_values_rules_and_dashboards_is_named(
     unnamed = of_manifests(cloud)
     # a file that one customer has no use for, another one has
     for name in customers.names(cloud):
-        groups, unnamed = sown.grouped(unnamed), []
-        for at, group in enumerate(groups):
-            broken = sown.manifests_of(described(cloud)[name], sown.copy_of(tmp_path / name / str(at), group))
+        groups, unnamed = group(unnamed), []
+        for at, faults in enumerate(groups):
+            broken = policies.manifests_of(described(cloud)[name], inject(faults, tmp_path / name / str(at)))
             findings = judge(broken)
-            unnamed += [mistake for mistake in group if not mistake.is_named(findings)]
+            unnamed += [mistake for mistake in faults if not mistake.is_named(findings)]
 
     assert unnamed == []
 

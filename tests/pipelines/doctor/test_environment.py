@@ -101,7 +101,7 @@ def set_root(root: str) -> Sow:
 
 LIMIT = [{"type": "Container", "max": {"memory": "16Gi"}}]
 LEAST = [{"type": "Container", "min": {"cpu": "2"}}]
-# fault -> (how it is sown, the check that sees it, its status, a part of what was seen, a part of the fix)
+# fault -> (how it is injected, the check that sees it, its status, a part of what was seen, a part of the fix)
 FAULTS: dict[str, tuple[Sow, str, CheckStatus, str, str]] = {
     "a namespace is missing": (
         lambda env: env.remove("Namespace", "nightshift"),
@@ -302,8 +302,8 @@ def test_nothing_is_wrong_with_what_infra_installs(environment: Environment) -> 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found_with_its_fix(fault: str, environment: Environment) -> None:
-    sow, name, status, seen, fix = FAULTS[fault]
-    sow(environment)
+    inject, name, status, seen, fix = FAULTS[fault]
+    inject(environment)
 
     report = environment.diagnose()
 

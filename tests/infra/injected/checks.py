@@ -1,4 +1,4 @@
-"""Which check sees a mutant, the cheapest first: what is written, rendered, planned, and Terraform's own tests."""
+"""Which check sees a change, the cheapest first: what is written, rendered, planned, and Terraform's own tests."""
 
 import functools
 import re
@@ -18,51 +18,52 @@ from tests.infra.checks import CLOUDS
 from tests.infra.golden import cluster, pages
 from tests.infra.golden import terraform as planned
 from tests.infra.golden.facts import text
-from tests.infra.mutants import accepted
-from tests.infra.mutants.sow import Mutant
+from tests.infra.injected import accepted
+from tests.infra.injected.faults import Fault, Verdicts
 
 # copies of a configuration beside each other: each plan reads the schemas, each apply writes the whole state many times
 BESIDE = {"_known": 24, "_facts": 6}
-Verdicts = dict[Mutant, str]
 Copies = Mapping[str, planned.Copy]
 Look = Callable[[str, Copies], dict[str, Any]]
 
 
-def verdicts(mutants: Sequence[Mutant], scratch: Path, progress: Callable[[str], None]) -> Verdicts:
-    """Return what saw each mutant, or an empty text for one that nothing saw.
+def judge_changes(faults: Sequence[Fault], scratch: Path, progress: Callable[[str], None]) -> Verdicts:
+    """Return what saw each fault, or an empty text for one that nothing saw.
 
     Args:
-        mutants: of the files of `infra/`.
+        faults: of the files of `infra/`.
         scratch: an empty folder.
         progress: is told what comes next.
     """
-    of_data = [mutant for mutant in mutants if mutant.cloud not in CLOUDS]
+    of_data = [fault for fault in faults if not fault.is_terraform]
     progress(f"{len(of_data)} of manifests, values, rules and dashboards")
     infra = Path(shutil.copytree(INFRA, scratch / "infra"))
     judged = _data(of_data, infra)
     for cloud in CLOUDS:
-        judged |= _terraform(cloud, [mutant for mutant in mutants if mutant.cloud == cloud], infra, progress)
+        judged |= _terraform(
+            cloud, [fault for fault in faults if fault.is_terraform and fault.cloud == cloud], infra, progress
+        )
     return judged
 
 
 @contextmanager
-def _sown(mutant: Mutant, infra: Path) -> Iterator[None]:
-    path = infra / mutant.file
+def _injected(fault: Fault, infra: Path) -> Iterator[None]:
+    path = infra / fault.file
     before = path.read_text()
-    path.write_text(mutant.text())
+    path.write_text(fault.text())
     yield
     path.write_text(before)
 
 
-def _data(mutants: Iterable[Mutant], infra: Path) -> Verdicts:
+def _data(faults: Iterable[Fault], infra: Path) -> Verdicts:
     """Compare what is rendered and listed of each file before and after."""
     before = functools.cache(lambda name: pages.of_cluster(infra)[name]())
     judged = {}
-    for mutant in mutants:
-        names = _readers(mutant.file, infra)
+    for fault in faults:
+        names = _readers(fault.file, infra)
         wanted = {name: before(name) for name in names}
-        with _sown(mutant, infra):
-            judged[mutant] = _rendered(infra, wanted)
+        with _injected(fault, infra):
+            judged[fault] = _rendered(infra, wanted)
     return judged
 
 
@@ -86,40 +87,38 @@ def _rendered(infra: Path, wanted: Mapping[str, str]) -> str:
         return f"refused: {type(error).__name__}"
 
 
-def _terraform(cloud: str, mutants: list[Mutant], infra: Path, progress: Callable[[str], None]) -> Verdicts:
-    judged = {mutant: _written(mutant) for mutant in mutants}
+def _terraform(cloud: str, faults: list[Fault], infra: Path, progress: Callable[[str], None]) -> Verdicts:
+    judged = {fault: _written(fault) for fault in faults}
     # what may survive is not planned
-    mutants = [mutant for mutant in mutants if not accepted.reason(mutant)]
+    faults = [fault for fault in faults if not accepted.reason(fault)]
     for environment in reversed(pages.ENVIRONMENTS):
-        left = [mutant for mutant in mutants if not judged[mutant] and _concerns(mutant, environment)]
+        left = [fault for fault in faults if not judged[fault] and _concerns(fault, environment)]
         for look in (_known, _facts):
-            left = [mutant for mutant in left if not judged[mutant]]
+            left = [fault for fault in left if not judged[fault]]
             for at in range(0, len(left), count := BESIDE[look.__name__]):
                 progress(f"{cloud} {environment}, {look.__name__}: {at} of {len(left)}")
                 judged |= _planned(cloud, environment, left[at : at + count], look)
-                progress(
-                    "\n  ".join(f"{judged[mutant]}: {mutant}" for mutant in left[at : at + count] if judged[mutant])
-                )
-    for mutant in (mutant for mutant in mutants if not judged[mutant]):
-        progress(f"terraform test alone may see {mutant}")
-        with _sown(mutant, infra):
-            judged[mutant] = _tested(mutant, cloud, infra)
+                progress("\n  ".join(f"{judged[fault]}: {fault}" for fault in left[at : at + count] if judged[fault]))
+    for fault in (fault for fault in faults if not judged[fault]):
+        progress(f"terraform test alone may see {fault}")
+        with _injected(fault, infra):
+            judged[fault] = _tested(fault, cloud, infra)
     return judged
 
 
-def _concerns(mutant: Mutant, environment: str) -> bool:
-    return not mutant.file.endswith(".tfvars") or Path(mutant.file).stem == environment
+def _concerns(fault: Fault, environment: str) -> bool:
+    return not fault.file.endswith(".tfvars") or Path(fault.file).stem == environment
 
 
-def _written(mutant: Mutant) -> str:
+def _written(fault: Fault) -> str:
     """Compare what no plan shows, and look at what a page or a test says of variables."""
-    before, after = (INFRA / mutant.file).read_text(), mutant.text()
+    before, after = (INFRA / fault.file).read_text(), fault.text()
     try:
-        if mutant.file.endswith(".tf") and [*planned.stated(before)] != [*planned.stated(after)]:
+        if fault.file.endswith(".tf") and [*planned.stated(before)] != [*planned.stated(after)]:
             return "facts of what is written"
-        if Path(mutant.file).name != "variables.tf":
+        if Path(fault.file).name != "variables.tf":
             return ""
-        if len(Path(mutant.file).parts) == 2 and tables.inputs(before) != tables.inputs(after):
+        if len(Path(fault.file).parts) == 2 and tables.inputs(before) != tables.inputs(after):
             return "table of inputs"
     except (AssertionError, AttributeError, LookupError) as error:
         return f"refused: {type(error).__name__}"
@@ -136,9 +135,9 @@ def _untyped(source: str) -> bool:
     )
 
 
-def _planned(cloud: str, environment: str, mutants: Sequence[Mutant], look: Look) -> Verdicts:
+def _planned(cloud: str, environment: str, faults: Sequence[Fault], look: Look) -> Verdicts:
     with tempfile.TemporaryDirectory() as scratch:
-        folders = {mutant: _folder(mutant, Path(scratch, str(at))) for at, mutant in enumerate(mutants)}
+        folders = {fault: _folder(fault, Path(scratch, str(at))) for at, fault in enumerate(faults)}
         return _beside(cloud, environment, folders, look)
 
 
@@ -154,14 +153,14 @@ def _facts(cloud: str, copies: Copies) -> dict[str, Any]:
     return {name: text(planned.facts(observed, name, copy)) for name, copy in copies.items()}
 
 
-def _folder(mutant: Mutant, infra: Path) -> Path:
-    folder = shutil.copytree(INFRA / mutant.cloud, infra / mutant.cloud)
-    (infra / mutant.file).write_text(mutant.text())
+def _folder(fault: Fault, infra: Path) -> Path:
+    folder = shutil.copytree(INFRA / fault.cloud, infra / fault.cloud)
+    (infra / fault.file).write_text(fault.text())
     return Path(folder)
 
 
-def _beside(cloud: str, environment: str, folders: Mapping[Mutant, Path], look: Look) -> Verdicts:
-    """Plan mutants beside each other and beside what they were made of."""
+def _beside(cloud: str, environment: str, folders: Mapping[Fault, Path], look: Look) -> Verdicts:
+    """Plan faults beside each other and beside what they were made of."""
     sound = {"sound": planned.Copy(INFRA / cloud, environment)}
     copies = {f"m{at}": planned.Copy(folder, environment) for at, folder in enumerate(folders.values())}
     named = dict(zip(copies, folders, strict=True))
@@ -185,9 +184,9 @@ def _blamed(error: str, names: list[str]) -> list[str]:
     return sorted(blamed) or names
 
 
-def _tested(mutant: Mutant, cloud: str, infra: Path) -> str:
-    """Run Terraform's tests of the module that the mutant is in."""
-    parts = Path(mutant.file).parts
+def _tested(fault: Fault, cloud: str, infra: Path) -> str:
+    """Run Terraform's tests of the module that the fault is in."""
+    parts = Path(fault.file).parts
     module = f'"./modules/{parts[2]}"' if "modules" in parts else ""
     files = [path for path in sorted((infra / cloud / "tests").glob("*.tftest.hcl")) if module in path.read_text()]
     chosen = " ".join(f"-filter=tests/{path.name}" for path in files)

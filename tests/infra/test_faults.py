@@ -1,4 +1,4 @@
-"""What is broken in `infra/` is seen: a sample here, all of it, Terraform's too, by `make infra-mutants`."""
+"""What is broken in `infra/` is seen: a sample here, all of it, Terraform's too, by `make infra-faults`."""
 
 import random
 import shutil
@@ -9,30 +9,24 @@ import pytest
 import yaml
 
 from infra.terraform import INFRA
-from tests.infra import checks, hcl
-from tests.infra.mutants import accepted
-from tests.infra.mutants.judge import verdicts
-from tests.infra.mutants.sow import Mutant, mutants
+from tests.infra import hcl
+from tests.infra.injected import accepted
+from tests.infra.injected.changes import find_changes
+from tests.infra.injected.checks import judge_changes
+from tests.infra.injected.faults import Fault, read_mistakes
 
 SAMPLE = 25
-
-
-def sample(candidates: list[Mutant], count: int) -> list[Mutant]:
-    return random.Random(0).sample(candidates, count)
-
-
-def unseen(sown: list[Mutant], folder: Path) -> list[str]:
-    seen = verdicts(sown, folder, lambda step: None)
-    assert set(seen) == set(sown)
-    return accepted.unexplained(mutant for mutant, check in seen.items() if not check)
 
 
 def test_a_sample_of_what_is_broken_in_manifests_values_rules_and_dashboards_is_seen(tmp_path: Path) -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not on PATH: nothing was rendered")
-    of_data = [mutant for mutant in mutants(INFRA) if mutant.cloud not in checks.CLOUDS]
+    of_data = [change for change in find_changes(INFRA) if not change.is_terraform]
+    sample = random.Random(0).sample(of_data, SAMPLE)
+    verdicts = judge_changes(sample, tmp_path, lambda step: None)
 
-    assert unseen(sample(of_data, SAMPLE), tmp_path) == []
+    assert verdicts.keys() == {*sample}
+    assert accepted.unexplained(change for change, check in verdicts.items() if not check) == []
 
 
 def test_every_piece_of_a_file_of_terraform_is_found() -> None:
@@ -62,11 +56,11 @@ resource "a" "b" {
     assert text[parts[-1].start : parts[-1].end] == '"no"'
 
 
-def test_each_mutant_differs_from_the_file_in_one_piece_and_from_every_other_mutant(tmp_path: Path) -> None:
+def test_each_change_differs_from_the_file_in_one_piece_and_from_every_other_change(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("one: {two: [3, true, 4Gi], none: null}\n")
     (tmp_path / "b.tf").write_text('variable "a" {\n  type = string\n}\n')
 
-    texts = {str(mutant): mutant.text() for mutant in mutants(tmp_path)}
+    texts = {str(change): change.text() for change in find_changes(tmp_path)}
 
     assert len(set(texts.values())) == len(texts)
     assert {name: yaml.safe_load(text) for name, text in texts.items() if "a.yaml" in name} == {
@@ -84,7 +78,14 @@ def test_each_mutant_differs_from_the_file_in_one_piece_and_from_every_other_mut
 
 
 def test_a_survivor_is_accepted_by_a_pattern_with_its_reason_and_not_else() -> None:
-    prose = Mutant("aws/outputs.tf", '2:3 output.bucket.description: "a" -> "ax"', str)
-    value = Mutant("aws/outputs.tf", "3:3 output.bucket.value: without argument value = 1", str)
+    prose = Fault("aws/outputs.tf", '2:3 output.bucket.description: "a" -> "ax"', str)
+    value = Fault("aws/outputs.tf", "3:3 output.bucket.value: without argument value = 1", str)
 
     assert accepted.unexplained([prose, value]) == [str(value)]
+
+
+def test_each_mistake_changes_a_file_that_is_there_and_is_written_once() -> None:
+    mistakes = [mistake for mistakes in read_mistakes().values() for mistake in mistakes]
+
+    assert len({*mistakes}) == len(mistakes)
+    assert [str(mistake) for mistake in mistakes if mistake.text() == (INFRA / mistake.file).read_text()] == []

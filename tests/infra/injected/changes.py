@@ -4,7 +4,6 @@ import copy
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,45 +12,23 @@ import yaml
 from tests.infra import hcl
 from tests.infra.checks import EXAMPLES
 from tests.infra.golden import cluster
+from tests.infra.injected.faults import Fault
 
 _OPPOSITES = {"==": "!=", "!=": "==", "&&": "||", "||": "&&", "<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 # Terraform's tests, the tables of policies, and the answers, whose examples are read in tests/infra/test_cloud.py
-_NOT_SOWN = ("tests", "policies", "answers")
+_UNCHANGED = ("tests", "policies", "answers")
 _TERRAFORM, _DATA = {".tf", ".tfvars"}, {".yaml", ".json"}
 
 
-@dataclass(frozen=True)
-class Mutant:
-    """A file with one thing in it dropped or changed.
-
-    Attributes:
-        file: below `infra/`.
-        what: was done to it.
-        text: makes the file's new text.
-    """
-
-    file: str
-    what: str
-    text: Callable[[], str] = field(compare=False, repr=False)
-
-    @property
-    def cloud(self) -> str:
-        """Return the folder below `infra/`: a cloud's name in Terraform's files."""
-        return self.file.split("/")[0]
-
-    def __str__(self) -> str:
-        return f"{self.file}: {self.what}"
-
-
-def mutants(infra: Path) -> list[Mutant]:
-    """Return every mutant of the files that describe infrastructure, in an order that only the files decide."""
-    sown = []
+def find_changes(infra: Path) -> list[Fault]:
+    """Return every change of the files that describe infrastructure, in an order that only the files decide."""
+    faults = []
     for path in sorted(infra.rglob("*")):
-        hidden = any(part in _NOT_SOWN or part.startswith(".") for part in path.relative_to(infra).parts)
+        hidden = any(part in _UNCHANGED or part.startswith(".") for part in path.relative_to(infra).parts)
         if path.suffix in _TERRAFORM | _DATA and not hidden and _is_shipped(path):
-            sow = _of_terraform if path.suffix in _TERRAFORM else _of_data
-            sown += [Mutant(str(path.relative_to(infra)), what, text) for what, text in sow(path)]
-    return sown
+            edit = _of_terraform if path.suffix in _TERRAFORM else _of_data
+            faults += [Fault(str(path.relative_to(infra)), change, text) for change, text in edit(path)]
+    return faults
 
 
 def _is_shipped(path: Path) -> bool:
