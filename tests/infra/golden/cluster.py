@@ -1,7 +1,9 @@
 """What a cluster is given, as facts: objects as kustomize renders them, charts with their values."""
 
+import hashlib
+import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from infra.cluster import core
 from infra.terraform import INFRA
 from tests.infra import kustomize
 from tests.infra import rendered as rendered_environments
-from tests.infra.golden.facts import Fact
+from tests.infra.golden.facts import Fact, differences
 
 PRICES = Path("costs", "prices.yaml")
 # where a name was looked up is no part of what is installed
@@ -54,7 +56,40 @@ def rendered(folder: Path) -> list[Fact]:
     """
     objects = kustomize.built(folder)
     names = Counter(_name(value) for value in objects)
-    return [*(_object(value, several=names[_name(value)] > 1) for value in objects), *_changes(folder)]
+    sources = _sources(folder)
+    rendered = (_fact(value, several=names[_name(value)] > 1) for value in objects)
+    written = (sources.get(_name(value), []) for value in objects)
+    return [*map(_unlike_source, rendered, written), *_changes(folder)]
+
+
+def _sources(folder: Path) -> dict[str, list[tuple[str, Mapping[str, Any]]]]:
+    """Return the paths and the objects that are written in a kustomization's folders, by the objects' names."""
+    sources: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    for part in {*parts(folder)}:
+        names = [name for name in _read(part).get("resources", []) if (part / name).is_file()]
+        for path in sorted((part / name).resolve() for name in names):
+            for value in filter(None, yaml.safe_load_all(path.read_text())):
+                sources.setdefault(_name(value), []).append((_short(path), value))
+        for generated in _read(part).get("configMapGenerator", []):
+            data = {Path(name).name: (part / name).read_text() for name in generated.get("files", [])}
+            value = {"kind": "ConfigMap", "metadata": {"name": generated["name"]}, "data": data}
+            sources.setdefault(_name(value), []).append((_short(part / "kustomization.yaml"), value))
+    return sources
+
+
+def _short(path: Path) -> str:
+    return "/".join(path.resolve().parts[-2:])
+
+
+def _unlike_source(fact: Fact, sources: Sequence[tuple[str, Mapping[str, Any]]]) -> Fact:
+    """Return what kustomize changed of an object that is written once, with a digest of what is written."""
+    if len(sources) != 1:
+        return fact
+    ((file, value),) = sources
+    source = Fact(fact.name, fact.key, _content(value))
+    digest = hashlib.sha256(json.dumps(source.value, sort_keys=True).encode()).hexdigest()[:8]
+    changes = [change.value for change in differences([fact], [source])]
+    return Fact(fact.name, fact.key, {"as in": f"{file} {digest}"} | (dict(changes[0]) if changes else {}))
 
 
 def _changes(folder: Path) -> Iterator[Fact]:
@@ -69,13 +104,16 @@ def _name(value: Mapping[str, Any]) -> str:
     return f"{value['kind']} {value['metadata']['name']}"
 
 
-def _object(value: Mapping[str, Any], *, several: bool) -> Fact:
+def _fact(value: Mapping[str, Any], *, several: bool) -> Fact:
     namespace = value["metadata"].get("namespace", "")
-    labels = {key: entry for key, entry in value["metadata"].items() if key not in ("name", "namespace")}
-    rest = {key: entry for key, entry in value.items() if key not in ("kind", "metadata")} | labels
     if several:
-        return Fact(f"{_name(value)} in *", namespace, rest)
-    return Fact(_name(value) + (f" in {namespace}" if namespace else ""), "", rest)
+        return Fact(f"{_name(value)} in *", namespace, _content(value))
+    return Fact(_name(value) + (f" in {namespace}" if namespace else ""), "", _content(value))
+
+
+def _content(value: Mapping[str, Any]) -> dict[str, Any]:
+    labels = {key: entry for key, entry in value["metadata"].items() if key not in ("name", "namespace")}
+    return {key: entry for key, entry in value.items() if key not in ("kind", "metadata")} | labels
 
 
 def charts(infra: Path) -> Iterator[Fact]:

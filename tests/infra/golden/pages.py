@@ -46,9 +46,11 @@ def of_cloud(cloud: str, infra: Path = INFRA) -> dict[str, str]:
         UnavailableError: when Terraform refuses one, a second apply would change something, or a destroy leaves some.
     """
     copies = {environment: terraform.Copy(infra / cloud, environment) for environment in ENVIRONMENTS}
-    observed = terraform.observe(cloud, copies, terraform.AND_DESTROY)
+    # each by itself: an apply writes the whole state after every resource
+    observed = {name: terraform.observe(cloud, {name: copy}, terraform.AND_DESTROY) for name, copy in copies.items()}
+    prices = infra / cluster.PRICES
     facts = {
-        name: [*terraform.facts(observed, name, copy), *terraform.spent(cloud, observed, name, infra / cluster.PRICES)]
+        name: [*terraform.facts(observed[name], name, copy), *terraform.spent(cloud, observed[name], name, prices)]
         for name, copy in copies.items()
     }
     whole = facts.pop(WHOLE)
