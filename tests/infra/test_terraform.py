@@ -1,6 +1,7 @@
 """What holds for every cloud's Terraform."""
 
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from infra.cloud import answers as questions
 from infra.cloud.answers import Size
 from infra.policies.environment import describe
 from infra.policies.findings import judge
+from nightshift.runtime.errors import UnavailableError
 from tests.infra import checks
 from tests.infra.plans import Json, resources
 from tests.infra.refusals import cases
@@ -137,3 +139,26 @@ def test_every_condition_refuses_what_it_is_there_for_and_nothing_else_does(clou
     assert {location: address for location, address in conditions.items() if location not in seen} == {}
     expected = Counter(address for case in cases.read(cloud) for address in case.refused_by)
     assert Counter(conditions[location] for location in seen.elements()) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("terraform-aws")
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('"~> 6', '"~> 5', "no available releases match the given constraints"),
+        ('resource "aws_s3_bucket" ', 'resource "aws_s3_buckett" ', 'does not support resource type "aws_s3_buckett"'),
+        ('resource "aws_s3_bucket" ', 'resource "aws_instance" ', 'argument named "bucket" is not expected'),
+    ],
+)
+def test_offline_providers_refuse_versions_types_and_arguments_that_there_are_not(
+    old: str, new: str, says: str, with_terraform: None, tmp_path: Path
+) -> None:
+    if not terraform.OFFLINE.exists():
+        pytest.skip("../shared/terraform is missing: a registry would be asked")
+    folder = Path(shutil.copytree(terraform.INFRA / "aws", tmp_path / "aws"))
+    for path in folder.rglob("*.tf"):
+        path.write_text(path.read_text().replace(old, new))
+
+    with pytest.raises(UnavailableError, match=says):
+        terraform.run("aws", "terraform validate -no-color", tmp_path)

@@ -1,8 +1,7 @@
 """What Terraform plans, as facts: every argument that is set, with references for what a cloud would answer.
 
 References are found by an apply with providers that know no cloud and make up what the cloud would answer. Copies of a
-configuration stand in one root as modules beside each other, since most of a run is spent on reading the providers'
-schemas.
+configuration may stand in one root as modules beside each other: a plan of all is cheaper than a plan of each.
 """
 
 import json
