@@ -20,7 +20,6 @@ from benchmarks import figures, networks
 from benchmarks.features import ROOT, transactions
 from benchmarks.timing import in_turn, wait_for_gpu
 from nightshift import config
-from nightshift.config.tabular import CandidateKind
 from nightshift.models.graph import PROVIDERS, Graph
 from nightshift.tabular import frames
 from nightshift.tasks.fitting import FitSpec
@@ -30,10 +29,10 @@ from nightshift.tasks.tabular.features import core
 TIMES, ROUNDS = (1, 5), 3  # how often the published rows, of other customers and terminals each time
 ROWS, WIDTH = 1_000_000, 15
 PARAMETERS = {
-    CandidateKind.XGBOOST: {"n_estimators": 200, "max_depth": 6},
-    CandidateKind.MLP: {"epochs": 2, "batch_size": 4096},
-    CandidateKind.LOGISTIC_REGRESSION: {},
-    CandidateKind.RANDOM_FOREST: {"n_estimators": 50, "max_depth": 12},
+    "xgboost": {"n_estimators": 200, "max_depth": 6},
+    "mlp": {"epochs": 2, "batch_size": 4096},
+    "logistic_regression": {},
+    "random_forest": {"n_estimators": 50, "max_depth": 12},
 }
 BATCHES = (1, 32)
 CORES = len(os.sched_getaffinity(0))
@@ -89,7 +88,7 @@ def measure_models(device: str) -> None:
             precisions.append(average_precision_score(truth, Graph(fitted.graph, CORES).score(unseen)))
         times = {"CPU s": seconds[0], "GPU s": seconds[1], "CPU / GPU": seconds[0] / seconds[1]}
         quality = dict(zip(("average precision, CPU", "average precision, GPU"), precisions, strict=True))
-        lines.append({"candidate": kind.value, **times, **quality})
+        lines.append({"candidate": kind, **times, **quality})
     figures.publish("gpu-models", lines, f"Fits of {ROWS:,} rows with {WIDTH} inputs; {CORES} threads on the CPU.")
 
 
@@ -101,9 +100,9 @@ def rows(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return matrix, (rng.random(ROWS) < 1 / (1 + np.exp(-logit))).astype(np.int8)
 
 
-def threads(kind: CandidateKind) -> dict[str, int]:
+def threads(kind: str) -> dict[str, int]:
     """Return the parameter that gives a network all cores; others are told otherwise."""
-    return {"threads": CORES} if kind is CandidateKind.MLP else {}
+    return {"threads": CORES} if kind == "mlp" else {}
 
 
 def measure_scores(device: str) -> None:

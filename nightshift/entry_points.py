@@ -1,4 +1,4 @@
-"""What installed packages bring: tasks, commands, sources, targets and candidates, as entry points of these groups.
+"""What installed packages bring: tasks, commands, sources, targets, candidates and networks, as entry points.
 
 Nothing of a package is imported before it is needed, and none takes the place of what is built in.
 """
@@ -14,7 +14,8 @@ TASKS = "nightshift.tasks"  # the task's name -> a `nightshift.kinds.TaskKind`
 COMMANDS = "nightshift.commands"  # the command -> a module with `add(commands, words)`; its docstring is the help
 SOURCES = "nightshift.sources"  # the scheme of `--data` -> a function of it and the config: an `EventSource`
 TARGETS = "nightshift.targets"  # `state.serving.kind` -> a function of its other settings and the model's name
-CANDIDATES = "nightshift.candidates"  # the candidate's kind -> a module with `build`, see `nightshift.models.recipes`
+CANDIDATES = "nightshift.candidates"  # a table's candidate's kind -> a `nightshift.candidates.CandidateKind`
+RECIPES = "nightshift.recipes"  # a network's kind -> a module with `build`, see `nightshift.models.recipes`
 SCHEMAS = "nightshift.schemas"  # -> a mapping of file names -> artifacts of a package, or what its commands print
 PROFILES = "nightshift.profiles"  # -> a module that explains traces, see `components.profiling.traces`
 

@@ -15,11 +15,19 @@ SCRIPT = """
 from datetime import date
 from components.ingestion.sources import _open
 from components.release.targets.factory import _build_managed
+import numpy as np
 from nightshift.config import parse
 from nightshift.models import recipes
+from nightshift.models.graph import Graph
+from nightshift.tasks.fitting import FitSpec
+from nightshift.tasks.tabular import estimators
 from pipelines import configs
 rows = _open("acme://feed", parse(configs.load("fraud")), {}, "").read(date(2025, 6, 30)).load()
 target = _build_managed({"kind": "acme"}, "fraud")
+matrix = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
+spec = FitSpec("parameters", {"shrinkage": 0.5}, 0, 1, "cpu")
+fitted = estimators.fit("acme_discriminant", spec, matrix, (matrix[:, 0] > 0).astype(np.int8))
+assert np.abs(Graph(fitted.graph).score(matrix) - fitted.predict(matrix)).max() < 1e-5
 print(len(rows), target.serving(), recipes.find("acme_mlp").build.__name__)
 """
 
@@ -50,7 +58,7 @@ def test_a_command_of_a_package_runs(environment: dict[str, str], tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_source_a_target_and_a_candidate_of_a_package_are_used(environment: dict[str, str]) -> None:
+def test_a_source_a_target_a_candidate_and_a_network_of_a_package_are_used(environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=SECONDS
     )

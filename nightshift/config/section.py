@@ -2,10 +2,13 @@
 
 import json
 import math
-from typing import Annotated, Any, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Self, TypeVar
 
 import annotated_types
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from nightshift.runtime.errors import UserError, check_names
 
 LARGEST = 2**31 - 1  # integer that every library takes
 
@@ -58,3 +61,27 @@ class ConfigSection(BaseModel):
             pydantic.ValidationError: naming every wrong field.
         """
         return cls.model_validate_json(json.dumps(value), strict=True)
+
+
+S = TypeVar("S", bound=ConfigSection)
+
+
+def check_parameters(kind: type[S], field: str, values: Mapping[str, Any]) -> S:
+    """Check a candidate's parameters.
+
+    Args:
+        kind: what they are of.
+        field: where they stand in the config, for the message.
+        values: name -> value.
+
+    Raises:
+        UserError: on an unknown name or a wrong value.
+    """
+    check_names(field, values, kind.model_fields)
+    try:
+        return kind.parse_value(values)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise UserError(
+            f"{field}.{wrong['loc'][0]}: {wrong['msg'].removeprefix('Value error, ')}, got {wrong['input']!r}"
+        ) from None

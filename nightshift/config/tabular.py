@@ -3,15 +3,15 @@
 import math
 import re
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import annotated_types
 from pydantic import Field, field_validator, model_validator
 
+from nightshift import candidates
 from nightshift.config.columns import Amount, Categories, Holds, Identifier, LabeledColumns, Numbers
 from nightshift.config.policy import DriftLimits, Effect, EvaluationGate, Protocol
-from nightshift.config.section import ConfigSection, Cost, Days, Factor, Positive, Share, Threads
+from nightshift.config.section import ConfigSection, Cost, Days, Factor, Positive, Share, Threads, check_parameters
 from nightshift.config.source import FileFormat, Simulator, Source
 from nightshift.config.task import CandidateConfig, CandidateName, TaskConfig
 from nightshift.config.usecase import LabeledConfig
@@ -24,19 +24,16 @@ Entities = Annotated[int, annotated_types.Interval(ge=1, le=10_000_000)]
 LargestAmount = Annotated[float, annotated_types.Interval(gt=0, le=2.0**53)]
 
 
-class CandidateKind(StrEnum):
-    """The kinds of candidates; `nightshift/tasks/tabular/estimators.py` has an estimator for each."""
-
-    XGBOOST = "xgboost"
-    MLP = "mlp"
-    LOGISTIC_REGRESSION = "logistic_regression"
-    RANDOM_FOREST = "random_forest"
-
-
 class TabularCandidate(CandidateConfig):
     """One candidate: which estimator, and its parameters."""
 
-    kind: CandidateKind
+    kind: str = Field(json_schema_extra=lambda schema: schema.update(enum=[*candidates.list_kinds()]))
+
+    @field_validator("kind")
+    @classmethod
+    def _kind_exists(cls, kind: str) -> str:
+        candidates.find(kind)
+        return kind
 
 
 class TabularTaskConfig(TaskConfig):
@@ -257,6 +254,13 @@ class TabularConfig(LabeledConfig):
                 f"limits.largest_amount: is {largest:,.16g}, and with task.amount_decimals {decimals} amounts "
                 f"are exact up to {EXACT / 10**decimals:,.16g}; lower one of them"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _parameters_are_their_kinds(self) -> Self:
+        for name, candidate in self.task.candidates.items():
+            if section := candidates.find(candidate.kind).parameters_class:
+                check_parameters(section, f"task.candidates.{name}.parameters", candidate.parameters)
         return self
 
     @property

@@ -2,28 +2,24 @@
 
 A recipe declares the network, its loss, the optimizer's groups of its parameters, how its layers are shared between
 processes, its floating-point operations, and random rows to measure it with. Its module is named after its kind and has
-`build`; other packages bring theirs by entry points of `nightshift.candidates`.
+`build`; other packages bring theirs by entry points of `nightshift.recipes`.
 """
 
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor, nn
 
 from nightshift import entry_points
 from nightshift.config.neural import Fit
 from nightshift.models.neural.data import TrainingDataset
-from nightshift.runtime.errors import UserError, check_names
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
-
-F = TypeVar("F", bound=Fit)
 
 Group = dict[str, Any]  # as PyTorch's optimizers take them: `params`, and settings that differ, such as `lr`
 
@@ -69,7 +65,7 @@ def find(kind: str) -> ModuleType | None:
     """Return the recipe's module of a kind of candidate, built in or of an installed package; None for no network."""
     if find_spec(f"{__name__}.{kind}"):
         return import_module(f"{__name__}.{kind}")
-    point = entry_points.find(entry_points.CANDIDATES).get(kind)
+    point = entry_points.find(entry_points.RECIPES).get(kind)
     return point.load() if point else None
 
 
@@ -98,24 +94,3 @@ def decay_groups(fit: Fit, trained: Mapping[str, Tensor]) -> list[Group]:
     matrices = [parameter for parameter in trained.values() if parameter.dim() > 1]
     vectors = [parameter for parameter in trained.values() if parameter.dim() <= 1]
     return [{"params": matrices, "weight_decay": fit.weight_decay}, {"params": vectors}]
-
-
-def check_parameters(kind: type[F], field: str, values: Mapping[str, Any]) -> F:
-    """Check a candidate's parameters.
-
-    Args:
-        kind: what they are of.
-        field: where they stand in the config, for the message.
-        values: name -> value.
-
-    Raises:
-        UserError: on an unknown name or a wrong value.
-    """
-    check_names(field, values, kind.model_fields)
-    try:
-        return kind.parse_value(values)
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        raise UserError(
-            f"{field}.{wrong['loc'][0]}: {wrong['msg'].removeprefix('Value error, ')}, got {wrong['input']!r}"
-        ) from None

@@ -15,9 +15,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from nightshift.config.neural import LearningRate
-from nightshift.config.section import BatchSize, Epochs, Layers, Threads, Width
+from nightshift.config.section import BatchSize, Epochs, Layers, Threads, Width, check_parameters
 from nightshift.models.neural.data import AugmentedDataset, gather_resident, keep_batch
-from nightshift.models.recipes import Group, check_parameters, decay_groups, pretrained
+from nightshift.models.recipes import Group, decay_groups, pretrained
 from nightshift.models.recipes.pretrained import Adapted, Pretrained
 from nightshift.runtime.errors import UserError
 

@@ -12,9 +12,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from nightshift.config.neural import Fit
-from nightshift.config.section import Layers, Width
+from nightshift.config.section import Layers, Width, check_parameters
 from nightshift.models.neural.data import ResidentDataset
-from nightshift.models.recipes import Group, check_parameters, decay_groups
+from nightshift.models.recipes import Group, decay_groups
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle

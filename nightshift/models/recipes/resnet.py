@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from nightshift.config.neural import LearningRate
-from nightshift.config.section import BatchSize, Epochs, Threads, Width
+from nightshift.config.section import BatchSize, Epochs, Threads, Width, check_parameters
 from nightshift.models.neural.data import AugmentedDataset, Batch, gather_resident
 from nightshift.models.neural.images import Augmentation, augment, beta, mix
-from nightshift.models.recipes import Group, check_parameters, decay_groups, pretrained
+from nightshift.models.recipes import Group, decay_groups, pretrained
 from nightshift.models.recipes.pretrained import Pretrained
 from nightshift.runtime.errors import UserError
 

@@ -7,11 +7,11 @@ import pandas as pd
 from torch import nn
 
 from nightshift.config.images import ImageTaskConfig
+from nightshift.config.section import check_parameters
 from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Datatype, Signature, Tensor
 from nightshift.items.shards import ItemTable, labels
 from nightshift.models.neural import devices
-from nightshift.models.recipes import check_parameters
 from nightshift.models.recipes.resnet import ClassifierHead, ResNet, ResNetParameters
 from nightshift.tasks import onnx_export
 from nightshift.tasks.classification import class_networks, linear

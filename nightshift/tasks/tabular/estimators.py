@@ -8,7 +8,7 @@ have not been run.
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -19,8 +19,8 @@ import xgboost
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
-from nightshift import storage
-from nightshift.config.tabular import CandidateKind
+from nightshift import candidates, storage
+from nightshift.models import recipes
 from nightshift.models.neural import devices, processes, trainer
 from nightshift.models.neural.data import GatherDataset, ResidentDataset, TrainingDataset, gather_streamed
 from nightshift.models.neural.trainer import Checkpointer
@@ -39,7 +39,7 @@ log = logging.getLogger("nightshift")
 ROUNDS = 100  # of XGBoost, where the parameters do not say
 
 
-def fit(kind: CandidateKind, spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
+def fit(kind: str, spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
     """Fit a model of a kind.
 
     Args:
@@ -51,16 +51,17 @@ def fit(kind: CandidateKind, spec: FitSpec, matrix: Matrix, labels: Labels) -> F
     Raises:
         UserError: when the library does not know a parameter, or refuses its value.
     """
-    return FITTERS[kind](spec, matrix, labels)
+    fitted: Fitted = candidates.find(kind).fit_function(spec, matrix, labels)
+    return fitted
 
 
-def check(kind: CandidateKind, spec: FitSpec, matrix: Matrix, labels: Labels) -> None:
+def check(kind: str, spec: FitSpec, matrix: Matrix, labels: Labels) -> None:
     """Have a library take the parameters: it fits one tree, or the like, and exports it. A network only reads them.
 
     Raises:
         UserError: when the library does not know a parameter, or refuses its value.
     """
-    if kind is CandidateKind.MLP:
+    if recipes.find(kind):
         mlp.parameters(spec.field, spec.parameters)
         return
     trees = spec.parameters.get("n_estimators")
@@ -68,7 +69,8 @@ def check(kind: CandidateKind, spec: FitSpec, matrix: Matrix, labels: Labels) ->
     fit(kind, replace(spec, parameters={**spec.parameters, **small}, checkpoints=""), matrix, labels).export()
 
 
-def _xgboost(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
+def fit_xgboost(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
+    """Fit XGBoost's trees; see `fit`."""
     if spec.device == "cuda" and spec.parameters.get("tree_method") == "exact":
         raise UserError(
             f"{spec.field}.tree_method is 'exact', which XGBoost has on the CPU only; "
@@ -108,7 +110,8 @@ def _xgboost_tree(tree: Mapping[str, Any], nullable: bool) -> Tree:
     return Tree(left, right, np.array(tree["split_indices"]), values, values, missing_left)
 
 
-def _random_forest(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
+def fit_random_forest(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
+    """Fit a random forest of scikit-learn's or cuML's; see `fit`."""
     if spec.device == "cuda":
         if spec.nullable:
             raise UserError(
@@ -143,7 +146,8 @@ def rounded_down(thresholds: npt.NDArray[np.float64]) -> Matrix:
     return np.where(rounded > thresholds, np.nextafter(rounded, np.float32(-np.inf)), rounded)
 
 
-def _logistic_regression(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
+def fit_logistic_regression(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
+    """Fit a logistic regression of standardized inputs; see `fit`."""
     scaler = Scaler.fit(matrix, spec.nullable)
     scaled = scaler.apply(matrix).astype(np.float64)
     if spec.device == "cuda":
@@ -160,7 +164,8 @@ def _line_graph(scaler: Scaler, line: Any) -> bytes:
     return onnx_export.dense(scaler, [(line.coef_.astype(np.float32), line.intercept_.astype(np.float32))])
 
 
-def _mlp(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
+def fit_mlp(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
+    """Fit a multilayer perceptron of standardized inputs; see `fit`."""
     parameters = mlp.parameters(spec.field, spec.parameters)
     scaler = Scaler.fit(matrix, spec.nullable)
     device = devices.torch_device(spec.device)
@@ -199,14 +204,6 @@ def _folder(spec: FitSpec, matrix: Matrix, labels: Labels) -> str:
     rows = hashlib.sha256(matrix.ravel(order="K").data)  # a view, whatever the order of the axes
     rows.update(labels.data)
     return storage.join(spec.checkpoints, spec.field, rows.hexdigest()[:16])
-
-
-FITTERS: dict[CandidateKind, Callable[[FitSpec, Matrix, Labels], Fitted]] = {
-    CandidateKind.XGBOOST: _xgboost,
-    CandidateKind.MLP: _mlp,
-    CandidateKind.LOGISTIC_REGRESSION: _logistic_regression,
-    CandidateKind.RANDOM_FOREST: _random_forest,
-}
 
 
 def _cuml() -> Any:

@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from nightshift.config.tabular import CandidateKind, TabularConfig
+from nightshift.config.tabular import TabularConfig
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.profile import PhaseName
+from nightshift.models import recipes
 from nightshift.models.neural.configured import ConfiguredNetwork
 from nightshift.models.recipes import mlp
 from nightshift.models.tensors import Tensors, by_name
@@ -36,7 +37,7 @@ class RowFit(base.ProfiledFit):
     """
 
     batch_size: ClassVar = BATCH
-    kind: CandidateKind
+    kind: str
     spec: FitSpec
     matrix: Matrix
     labels: Labels
@@ -51,7 +52,7 @@ class RowFit(base.ProfiledFit):
 
     @property
     def is_network(self) -> bool:
-        return self.kind == CandidateKind.MLP
+        return recipes.find(self.kind) is not None
 
     def fit(self) -> Fitted:
         return estimators.fit(self.kind, self.spec, self.matrix, self.labels)
@@ -83,7 +84,7 @@ class ProfilingTask(base.ProfilingTask):
         field = f"task.candidates.{name}.parameters"
         nullable = bool(model.tabular.nullable)
         spec = FitSpec(field, candidate.parameters, task.seed, task.threads, setup.device, nullable=nullable)
-        return RowFit(name, CandidateKind(candidate.kind), spec, matrix, labels)
+        return RowFit(name, candidate.kind, spec, matrix, labels)
 
     def network(self, config: TabularConfig, name: str, inputs: int | None) -> ConfiguredNetwork:
         numeric = windows.numeric_inputs(windows.configured_windows(config), config.columns.numeric)

@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 
 from nightshift.config.section import ConfigSection
-from nightshift.config.tabular import CandidateKind, TabularConfig
+from nightshift.config.tabular import TabularConfig
 from nightshift.config.tabular import TabularTaskConfig as Task
 from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.package import DecisionRule
 from nightshift.contracts.preprocessing import TabularPreprocessing
 from nightshift.data.splits import Days, Fold, count_open_days, describe, rows_of
+from nightshift.models import recipes
 from nightshift.models.graph import Graph
 from nightshift.runtime.errors import UserError
 from nightshift.stats.ranking import evaluate
@@ -161,7 +162,7 @@ class TrainingTask(base.TrainingTask):
         return TableRows(setup, setup.features.read(days, columns))
 
     def networks(self, task: Task) -> Mapping[str, ConfigSection]:
-        return {name: candidate for name, candidate in task.candidates.items() if candidate.kind is CandidateKind.MLP}
+        return {name: candidate for name, candidate in task.candidates.items() if recipes.find(candidate.kind)}
 
 
 def require_both_classes(rows: pd.DataFrame, days: Days) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from scipy.special import softmax
 from sklearn.feature_extraction.text import TfidfTransformer
 from torch import Tensor, nn
 
+from nightshift.config.section import check_parameters
 from nightshift.config.texts import TextTaskConfig
 from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Datatype, Signature
@@ -22,7 +23,6 @@ from nightshift.items.shards import ItemTable, labels
 from nightshift.items.tokens import Tokenizer, Tokens
 from nightshift.models.neural import devices
 from nightshift.models.neural.data import Batch, keep_batch
-from nightshift.models.recipes import check_parameters
 from nightshift.models.recipes.bert import Bert, BertParameters
 from nightshift.tasks.classification import class_networks, linear
 from nightshift.tasks.fitting import Fitted

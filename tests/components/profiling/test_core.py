@@ -9,7 +9,6 @@ import pytest
 
 from components.profiling import core, instruments, traces
 from components.profiling.core import PhaseTimer
-from nightshift.config.tabular import CandidateKind
 from nightshift.contracts import tables
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.profile import Operation, PhaseName
@@ -30,7 +29,7 @@ MEANT = {"boosted": "xgboost/", "net": "aten::addmm", "line": "linear_model/", "
 def subject(name: str, rows: int = 600) -> RowFit:
     kind, parameters = samples.MODELS[name]["kind"], samples.MODELS[name]["parameters"]
     job = FitSpec(f"task.candidates.{name}.parameters", parameters, 0, 2, "cpu")
-    return RowFit(name, CandidateKind(kind), job, *samples.matrix(rows))
+    return RowFit(name, kind, job, *samples.matrix(rows))
 
 
 def watch() -> PhaseTimer:
@@ -70,7 +69,7 @@ def test_the_selected_candidate_is_fitted_as_the_training_did(tmp_path):
 
     task, rows = config.task, table.read(samples.plan().test.train)
     assert fit.spec == FitSpec("task.candidates.line.parameters", {"C": 2.0}, task.seed, task.threads, "cuda")
-    assert (fit.name, fit.kind, fit.device) == ("line", CandidateKind.LOGISTIC_REGRESSION, "cuda")
+    assert (fit.name, fit.kind, fit.device) == ("line", "logistic_regression", "cuda")
     assert (fit.matrix.shape, fit.labels.sum()) == ((300, 3), rows["label"].sum())
     assert 0 < clock.seconds[PhaseName.READ] < time.perf_counter() - started
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightshift.config.tabular import CandidateKind
+from nightshift import candidates
 from nightshift.models.graph import Graph
 from nightshift.runtime.errors import UserError
 from nightshift.tasks.fitting import RESERVED, FitSpec
@@ -22,7 +22,7 @@ MATRIX, LABELS = samples.matrix()
 
 
 def test_every_kind_of_the_config_has_an_estimator_and_a_test():
-    assert set(estimators.FITTERS) == set(CandidateKind) == set(KINDS)
+    assert set(candidates.BUILT_IN) == set(KINDS)
 
 
 def job(parameters: dict[str, Any], seed: int = 0, device: str = "cpu") -> FitSpec:

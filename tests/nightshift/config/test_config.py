@@ -95,7 +95,11 @@ def test_a_key_that_resembles_none_gets_no_suggestion() -> None:
         ("evaluation.tolerance", 1.5, "evaluation.tolerance: Input should be less than or equal to 1, got 1.5"),
         ("task.windows_days", [7, 0], "task.windows_days.1: Input should be greater than or equal to 1, got 0"),
         ("protocol.mode", "weekly", "protocol.mode: Input should be 'daily' or 'retrospective', got 'weekly'"),
-        ("task.candidates.trees.kind", "svm", "task.candidates.trees.kind: Input should be 'xgboost', 'mlp'"),
+        (
+            "task.candidates.trees.kind",
+            "xgbost",
+            "task.candidates.trees.kind: is 'xgbost'; allowed: xgboost, mlp, logi",
+        ),
         ("task.candidates", {"../x": {"kind": "mlp"}}, "task.candidates.../x.[key]: String should match pattern"),
         ("task.candidates", {}, "task.candidates: Dictionary should have at least 1 item"),
         ("name", "My Fraud", "name: String should match pattern"),

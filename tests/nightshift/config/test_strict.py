@@ -11,12 +11,12 @@ from pydantic import BaseModel
 from components.loadtest.core import Load
 from nightshift.config import parse
 from nightshift.config.images import ImageConfig
-from nightshift.config.section import LARGEST
+from nightshift.config.section import LARGEST, check_parameters
 from nightshift.config.tabular import TabularConfig
 from nightshift.config.texts import TextConfig
 from nightshift.data import splits
 from nightshift.data.dates import FIRST, LAST
-from nightshift.models.recipes import bert, check_parameters, mlp, resnet
+from nightshift.models.recipes import bert, mlp, resnet
 from nightshift.runtime.errors import UserError
 
 TABULAR: dict[str, Any] = {

@@ -19,13 +19,13 @@ from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm, LlamaRotaryEmbedding
 
 from nightshift.config.neural import LearningRate
-from nightshift.config.section import BatchSize, Epochs, Layers, Threads, Width
+from nightshift.config.section import BatchSize, Epochs, Layers, Threads, Width, check_parameters
 from nightshift.models.neural import attention
 from nightshift.models.neural.attention import AttentionMask
 from nightshift.models.neural.blocks import ConditionedBlocks, RecomputingBlock
 from nightshift.models.neural.data import ResidentDataset
 from nightshift.models.neural.quantized import QuantizedLinear
-from nightshift.models.recipes import Group, check_parameters, decay_groups, pretrained
+from nightshift.models.recipes import Group, decay_groups, pretrained
 from nightshift.models.recipes.pretrained import Adapted
 from nightshift.runtime.errors import UserError
 

@@ -12,10 +12,10 @@ import pandas as pd
 import torch
 from torch import nn
 
+from nightshift.config.section import check_parameters
 from nightshift.items.tokens import Tokens
 from nightshift.models.neural import packing
 from nightshift.models.neural.packing import PackedDataset
-from nightshift.models.recipes import check_parameters
 from nightshift.models.weights import WeightFile, divide
 from nightshift.runtime.errors import UserError
 from nightshift.tasks.fitting import Fitted

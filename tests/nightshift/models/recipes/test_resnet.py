@@ -10,11 +10,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import ResNetConfig, ResNetForImageClassification
 
 from nightshift.config.neural import Recompute
+from nightshift.config.section import check_parameters
 from nightshift.models.neural import devices, trainer
 from nightshift.models.neural.data import AugmentedDataset, gather_resident, keep_batch
 from nightshift.models.neural.recomputation import recompute
 from nightshift.models.neural.replica import Replica
-from nightshift.models.recipes import check_parameters
 from nightshift.models.recipes.resnet import IMAGENET_MEAN, IMAGENET_STD, BatchNorm, Pointwise, ResNet, ResNetParameters
 from nightshift.runtime.errors import UserError
 
