@@ -36,6 +36,8 @@ class CandidateKind:
         return resolve_name(self.parameters) if self.parameters else None
 
 
+ENSEMBLE = "ensemble"  # the kind that is made of other candidates
+CONFIGS = "nightshift.config.parameters"
 ESTIMATORS = "nightshift.tasks.tabular.estimators"
 BUILT_IN: Mapping[str, CandidateKind] = MappingProxyType(
     {
@@ -43,6 +45,9 @@ BUILT_IN: Mapping[str, CandidateKind] = MappingProxyType(
         "mlp": CandidateKind(f"{ESTIMATORS}:fit_mlp"),
         "logistic_regression": CandidateKind(f"{ESTIMATORS}:fit_logistic_regression"),
         "random_forest": CandidateKind(f"{ESTIMATORS}:fit_random_forest"),
+        "lightgbm": CandidateKind("nightshift.tasks.tabular.lightgbm:fit", f"{CONFIGS}:LightGBMParameters"),
+        "catboost": CandidateKind("nightshift.tasks.tabular.catboost:fit", f"{CONFIGS}:CatBoostParameters"),
+        ENSEMBLE: CandidateKind("nightshift.tasks.tabular.ensemble:fit", f"{CONFIGS}:EnsembleParameters"),
     }
 )
 

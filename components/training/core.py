@@ -27,11 +27,12 @@ log = logging.getLogger("nightshift")
 
 @dataclass(frozen=True)
 class FittedCandidate:
-    """A fitted candidate: its ONNX graph, the seconds its fit took, the course of its loss, and its further files."""
+    """A fitted candidate: its ONNX graph, the seconds its fit took, the course of its loss, its choices and files."""
 
     graph: bytes
     seconds: float
     losses: Points = field(default_factory=list)
+    choices: Mapping[str, float] = field(default_factory=dict)
     save_files: Callable[[], Iterable[tuple[str, bytes]]] = tuple
 
 
@@ -69,11 +70,13 @@ class Validation:
         measured: candidate -> metrics on the fold's test rows, and how it decides.
         window: the fold's test days and rows.
         dropped: candidate -> why it cannot be used, a sentence.
+        choices: candidate -> what it has chosen by the fold's test rows.
     """
 
     measured: dict[str, CandidateMetrics]
     window: FoldWindow
     dropped: dict[str, str]
+    choices: dict[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ def train(setup: TrainingSetup[Any], rows: TrainingRows[Any], code: str) -> Trai
     task, sample = config.task, rows.sample(plan.test)  # before hours of work on the other days
     unlearned = sample.unlearned_classes
     validation = validate(config, plan.validation, rows)
-    fits = fit_all(sample, validation.measured)
+    fits = fit_all(sample.prepare(None, validation.choices), validation.measured)
     usable = {name: validation.measured[name].metrics for name in fits.candidates}
     is_less_better = tasks.find(task.kind).metrics.is_lower_better(task.select_by)
     selected, reason = select(usable, task.select_by, plan.validation.test, is_less_better)
@@ -141,11 +144,12 @@ def validate(config: Config, fold: Fold, rows: TrainingRows[Any]) -> Validation:
     sample, by = rows.sample(fold), config.task.select_by
     holdout = rows.holdout(fold, sample)
     sample.check()
-    fits = fit_all(sample, config.task.candidates)
+    fits = fit_all(sample.prepare(holdout, {}), config.task.candidates)
     measured = {name: holdout.measure(candidate.graph) for name, candidate in fits.candidates.items()}
     for name, result in measured.items():
         log.info("%s: validation %s %.4f", name, by.replace("_", " "), result.metrics[by])
-    return Validation(measured, holdout.window, fits.dropped)
+    choices = {name: candidate.choices for name, candidate in fits.candidates.items()}
+    return Validation(measured, holdout.window, fits.dropped, choices)
 
 
 def fit_all(sample: Sample, names: Iterable[str]) -> Fits:
@@ -161,7 +165,7 @@ def fit_all(sample: Sample, names: Iterable[str]) -> Fits:
         fitted = sample.fit(name)
         seconds = round(time.perf_counter() - started, 3)
         log.info("%s: fitted in %.1f s", name, seconds)
-        candidate = FittedCandidate(fitted.graph, seconds, fitted.losses, fitted.save_files)
+        candidate = FittedCandidate(fitted.graph, seconds, fitted.losses, fitted.choices, fitted.save_files)
         keep_or_drop(fits, name, candidate, sample.export_error(fitted), sample.tolerance)
     return fits.usable()
 
@@ -193,9 +197,11 @@ def _entry(config: Config, name: str, fit: FittedCandidate, metrics: Mapping[str
     return Entry(
         kind=candidate.kind,
         parameters=candidate.parameters,
+        choices={**fit.choices},
         file=f"{name}.onnx",
         weights=[file.name for file in weight_files(fit.graph)],
         validation={**metrics},
         seconds=fit.seconds,
         losses=fit.losses,
+        **candidate.details,
     )

@@ -15,7 +15,7 @@ from nightshift.config.section import ConfigSection, Cost, Days, Factor, Positiv
 from nightshift.config.source import FileFormat, Simulator, Source
 from nightshift.config.task import CandidateConfig, CandidateName, TaskConfig
 from nightshift.config.usecase import LabeledConfig
-from nightshift.runtime.errors import check_names
+from nightshift.runtime.errors import UserError, check_names
 
 EXACT = 2**53  # up to which float64 has every whole number
 LARGEST_UNITS = 10**13  # an amount in the currency's smallest unit: 900,000 of them add up in int64
@@ -28,6 +28,24 @@ class TabularCandidate(CandidateConfig):
     """One candidate: which estimator, and its parameters."""
 
     kind: str = Field(json_schema_extra=lambda schema: schema.update(enum=[*candidates.list_kinds()]))
+
+    inputs: list[str] = Field([], description="names of the features that it takes; [] for all")
+    members: list[CandidateName] = Field(
+        [], description="of an ensemble: names of the candidates whose logits it averages, two or more"
+    )
+
+    @property
+    def details(self) -> dict[str, list[str]]:
+        """The names of its inputs where it takes some only, and of its members."""
+        return self.model_dump(include={"inputs", "members"}, exclude_defaults=True)
+
+    @model_validator(mode="after")
+    def _ensembles_have_members(self) -> Self:
+        if self.kind == candidates.ENSEMBLE and (len(set(self.members)) < 2 or self.inputs):
+            raise UserError("an ensemble takes two or more different 'members', and no 'inputs' but theirs")
+        if self.kind != candidates.ENSEMBLE and self.members:
+            raise UserError(f"'members' belong to kind {candidates.ENSEMBLE}, not {self.kind}; leave them out")
+        return self
 
     @field_validator("kind")
     @classmethod
@@ -51,6 +69,14 @@ class TabularTaskConfig(TaskConfig):
         "average_precision", description="metric on the validation days by which the candidate is chosen"
     )
     candidates: dict[CandidateName, TabularCandidate] = Field(min_length=1, description="name -> what to train")
+
+    @field_validator("candidates")
+    @classmethod
+    def _ensembles_last(cls, named: dict[str, TabularCandidate]) -> dict[str, TabularCandidate]:
+        singles = [name for name, candidate in named.items() if not candidate.members]
+        for name, candidate in named.items():
+            check_names(f"{name}.members", candidate.members, singles)
+        return {name: named[name] for name in [*singles, *(name for name in named if name not in singles)]}
 
     @field_validator("windows_days")
     @classmethod

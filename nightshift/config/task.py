@@ -21,6 +21,11 @@ class CandidateConfig(ConfigSection):
     kind: str
     parameters: dict[str, Parameter] = Field({}, description="under the library's own names")
 
+    @property
+    def details(self) -> dict[str, list[str]]:
+        """What a model's manifest has of it besides its kind and parameters."""
+        return {}
+
 
 class TaskConfig(ConfigSection):
     """What every task has."""

@@ -4,6 +4,7 @@ The manifest is written last and names every other file with its hash; how frame
 `nightshift/tabular/inputs.py`.
 """
 
+import operator
 from collections.abc import Iterable, Mapping
 from datetime import date
 from enum import StrEnum
@@ -129,6 +130,17 @@ class PackagedCandidate(Part):
 
     kind: str = Field(description="as in the config")
     parameters: dict[str, float | int | str | bool] = Field(description="as in the config")
+    inputs: list[str] = Field(
+        [],
+        description="columns that its graph uses; absent where it uses all",
+        exclude_if=operator.not_,
+    )
+    members: list[str] = Field([], description="candidates that it averages; absent without", exclude_if=operator.not_)
+    choices: dict[str, float] = Field(
+        {},
+        description="what the validation days have said: rounds of trees, or weights of members; absent without",
+        exclude_if=operator.not_,
+    )
     file: FileName = Field(description="its graph")
     weights: list[FileName] = Field([], description="files of the weights that its graph does not hold itself")
     validation: dict[str, float | None] = Field(description="metrics on the validation days, fitted on earlier ones")

@@ -48,6 +48,15 @@ def matrix(inputs: Inputs, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
     return np.hstack(blocks)
 
 
+def positions(inputs: Inputs, names: Iterable[str]) -> list[int]:
+    """Return which columns of the matrix some inputs have, ascending."""
+    owners = list(inputs.numeric)
+    for column, categories in sorted(inputs.categorical.items()):
+        owners += [column] * len(categories)
+    wanted = set(names)
+    return [position for position, owner in enumerate(owners) if owner in wanted]
+
+
 def missing_inputs(inputs: Inputs, frame: pd.DataFrame) -> list[str]:
     """Return the numeric inputs of which some rows lack the number that a model needs."""
     required = [name for name in inputs.numeric if name not in inputs.nullable]

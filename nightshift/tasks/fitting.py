@@ -1,10 +1,11 @@
 """What every task fits: a candidate's circumstances, what comes of them, and estimators of scikit-learn's interface."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
@@ -33,6 +34,10 @@ class FitSpec:
         checkpoints: URI of the folder of this training's checkpoints; empty for none.
         nullable: whether numbers may be missing, NaN among the inputs.
         resident: bytes of inputs up to which a network has all on the device; of more, a batch at a time.
+        columns: positions of the inputs that it takes; None: all.
+        validation: inputs and labels of rows of later days, by which it may choose what the parameters leave open.
+        choices: what it has chosen by them before, which is kept.
+        members: name of a candidate that it is made of -> a function that fits that one.
     """
 
     field: str
@@ -44,6 +49,10 @@ class FitSpec:
     checkpoints: str = ""
     nullable: bool = False
     resident: int = RESIDENT
+    columns: Sequence[int] | None = None
+    validation: tuple[npt.NDArray[np.float32], npt.NDArray[np.int8]] | None = None
+    choices: Mapping[str, float] = field(default_factory=dict)
+    members: "Mapping[str, Callable[[], Fitted]]" = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,12 +63,14 @@ class Fitted:
         export: gives the model as ONNX.
         predict: the library's own probabilities of what the graph takes, to compare that with.
         losses: (step, mean training loss since the point before) of what is trained in steps.
+        choices: what it has chosen by the validation rows.
         save_files: makes files by which others than the server load it, JSON or safetensors: names and bytes.
     """
 
     export: Callable[[], bytes]
     predict: Callable[[Any], Any]
     losses: Points = field(default_factory=list)
+    choices: Mapping[str, float] = field(default_factory=dict)
     save_files: Callable[[], Iterable[tuple[str, bytes]]] = tuple
 
     @cached_property

@@ -50,7 +50,7 @@ def test_it_is_trained_gated_exported_and_served(workspace: StrangerWorkspace) -
         (
             fraud("discriminate"),
             "task.candidates.mine.kind: is 'discriminate'; allowed: xgboost, mlp, logistic_regression, random_forest, "
-            "discriminant; did you mean 'discriminant'?",
+            "lightgbm, catboost, ensemble, discriminant; did you mean 'discriminant'?",
         ),
         (
             fraud("discriminant", shrinkag=0.2),

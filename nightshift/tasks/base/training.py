@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from nightshift.config import Config
 from nightshift.contracts.artifact import FoldWindow, Window
@@ -94,6 +94,15 @@ class Sample(ABC):
     @abstractmethod
     def tolerance(self) -> float:
         """By how much the scores of a candidate's graph may differ from the library's."""
+
+    def prepare(self, holdout: "Holdout | None", choices: Mapping[str, Mapping[str, float]]) -> Self:
+        """Return the sample with what candidates choose by, besides their parameters.
+
+        Args:
+            holdout: validation rows; None where the choice is made.
+            choices: candidate -> what it has chosen by them.
+        """
+        return self
 
     @abstractmethod
     def check(self) -> None:

@@ -30,7 +30,7 @@ from nightshift.tabular.scaler import Matrix, Scaler
 from nightshift.tasks import onnx_export
 from nightshift.tasks.fitting import FitSpec, Fitted, fit_estimator
 from nightshift.tasks.onnx_export import Tree
-from nightshift.tasks.tabular import boosting
+from nightshift.tasks.tabular import boosting, graphs
 
 Labels = npt.NDArray[np.int8]
 
@@ -51,6 +51,19 @@ def fit(kind: str, spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
     Raises:
         UserError: when the library does not know a parameter, or refuses its value.
     """
+    columns, width = spec.columns, matrix.shape[1]
+    if columns is None:
+        return _fit(kind, spec, matrix, labels)
+    validation = spec.validation and (spec.validation[0][:, columns], spec.validation[1])
+    fitted = _fit(kind, replace(spec, validation=validation), matrix[:, columns], labels)
+    return replace(
+        fitted,
+        export=lambda: graphs.select_columns(fitted.graph, columns, width),
+        predict=lambda rows: fitted.predict(rows[:, columns]),
+    )
+
+
+def _fit(kind: str, spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
     fitted: Fitted = candidates.find(kind).fit_function(spec, matrix, labels)
     return fitted
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -79,12 +80,8 @@ class ProfilingTask(base.ProfilingTask):
             frame = setup.features.read(setup.plan.test.train, ["label", *model.tabular.columns])
         with phase(PhaseName.MATRIX):
             matrix, labels = inputs.matrix(model.tabular, frame), frame["label"].to_numpy(dtype=np.int8)
-        name, task = model.selected, setup.config.task
-        candidate = model.candidates[name]
-        field = f"task.candidates.{name}.parameters"
-        nullable = bool(model.tabular.nullable)
-        spec = FitSpec(field, candidate.parameters, task.seed, task.threads, setup.device, nullable=nullable)
-        return RowFit(name, candidate.kind, spec, matrix, labels)
+        name = model.selected
+        return RowFit(name, model.candidates[name].kind, _spec(setup, model, name, matrix, labels), matrix, labels)
 
     def network(self, config: TabularConfig, name: str, inputs: int | None) -> ConfiguredNetwork:
         numeric = windows.numeric_inputs(windows.configured_windows(config), config.columns.numeric)
@@ -93,3 +90,28 @@ class ProfilingTask(base.ProfilingTask):
         return ConfiguredNetwork(
             candidate.kind, {"inputs": inputs or len(numeric) + len(config.columns.categorical)}, parameters
         )
+
+
+def _spec(
+    setup: TrainingSetup[TabularConfig], model: ModelPackage, name: str, matrix: Matrix, labels: Labels
+) -> FitSpec:
+    """Return how a candidate of a package was fitted, and its members."""
+    task, candidate = setup.config.task, model.candidates[name]
+    members = {
+        member: partial(
+            estimators.fit, model.candidates[member].kind, _spec(setup, model, member, matrix, labels), matrix, labels
+        )
+        for member in candidate.members
+        if member in model.candidates
+    }
+    return FitSpec(
+        f"task.candidates.{name}.parameters",
+        candidate.parameters,
+        task.seed,
+        task.threads,
+        setup.device,
+        nullable=bool(model.tabular.nullable),
+        columns=inputs.positions(model.tabular, candidate.inputs) if candidate.inputs else None,
+        choices=candidate.choices,
+        members=members,
+    )

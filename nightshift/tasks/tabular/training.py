@@ -1,8 +1,9 @@
 """The rows of a table that train and choose a model: one matrix for all candidates."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -12,11 +13,11 @@ from nightshift.config.tabular import TabularConfig
 from nightshift.config.tabular import TabularTaskConfig as Task
 from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.package import DecisionRule
-from nightshift.contracts.preprocessing import TabularPreprocessing
+from nightshift.contracts.preprocessing import Inputs, TabularPreprocessing
 from nightshift.data.splits import Days, Fold, count_open_days, describe, rows_of
 from nightshift.models import recipes
 from nightshift.models.graph import Graph
-from nightshift.runtime.errors import UserError
+from nightshift.runtime.errors import UserError, check_names
 from nightshift.stats.ranking import evaluate
 from nightshift.tabular import inputs as tabular
 from nightshift.tabular import windows
@@ -41,10 +42,15 @@ class RowSample(InputRows):
     Attributes:
         setup: of the training.
         tolerance: by how much the scores of a candidate's graph may differ from the library's.
+        holdout: validation rows, by which candidates choose what their parameters leave open; None: they have chosen.
+        choices: candidate -> what it has chosen.
     """
 
     setup: TrainingSetup[TabularConfig]
     tolerance: float = TOLERANCE
+    holdout: "RowHoldout | None" = None
+    choices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    _fitted: dict[str, Fitted] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def labels(self) -> Labels:
@@ -59,6 +65,9 @@ class RowSample(InputRows):
     def preprocessing(self) -> TabularPreprocessing:
         return TabularPreprocessing(**dict(self.inputs), windows=windows.configured_windows(self.setup.config))
 
+    def prepare(self, holdout: "RowHoldout | None", choices: Mapping[str, Mapping[str, float]]) -> Self:
+        return replace(self, holdout=holdout, choices=choices)
+
     def check(self) -> None:
         few = self.rows.groupby("label").head(FEW_ROWS)
         matrix, labels = (
@@ -66,11 +75,16 @@ class RowSample(InputRows):
             few["label"].to_numpy(dtype=np.int8),
         )
         for name, candidate in self.setup.config.task.candidates.items():
-            estimators.check(candidate.kind, self._spec(name), matrix, labels)
+            if not candidate.members:  # which are checked themselves
+                estimators.check(candidate.kind, self._spec(name), matrix, labels)
 
     def fit(self, name: str) -> Fitted:
         kind = self.setup.config.task.candidates[name].kind
-        return estimators.fit(kind, self._spec(name), self.matrix, self.labels)
+        self._fitted[name] = estimators.fit(kind, self._spec(name), self.matrix, self.labels)
+        return self._fitted[name]
+
+    def _fit_once(self, name: str) -> Fitted:
+        return self._fitted[name] if name in self._fitted else self.fit(name)
 
     def export_error(self, fitted: Fitted) -> float:
         positives = np.flatnonzero(self.labels)[: CHECKED_ROWS // 2]
@@ -79,17 +93,22 @@ class RowSample(InputRows):
         return float(np.abs(Graph(fitted.graph).score(rows) - fitted.predict(rows)).max())
 
     def _spec(self, name: str) -> FitSpec:
-        setup, task, field = self.setup, self.setup.config.task, f"task.candidates.{name}.parameters"
-        parameters = task.candidates[name].parameters
+        setup, task = self.setup, self.setup.config.task
+        candidate = task.candidates[name]
+        columns = find_columns(f"task.candidates.{name}.inputs", candidate.inputs, self.inputs)
         return FitSpec(
-            field,
-            parameters,
+            f"task.candidates.{name}.parameters",
+            candidate.parameters,
             task.seed,
             task.threads,
             setup.device,
             task.trainer,
             setup.checkpoints,
             nullable=bool(self.inputs.nullable),
+            columns=columns,
+            validation=self.holdout and (self.holdout.matrix, self.holdout.labels),
+            choices=self.choices.get(name, {}),
+            members={member: partial(self._fit_once, member) for member in candidate.members},
         )
 
 
@@ -112,6 +131,11 @@ class RowHoldout(base.Holdout):
     @property
     def window(self) -> FoldWindow:
         return window(self.rows, self.days)
+
+    @cached_property
+    def labels(self) -> Labels:
+        """0 or 1, int8 (n,)."""
+        return self.rows["label"].to_numpy(dtype=np.int8)
 
     def measure(self, graph: bytes) -> CandidateMetrics:
         top_k, threads = self.config.evaluation.top_k, self.config.task.threads
@@ -163,6 +187,16 @@ class TrainingTask(base.TrainingTask):
 
     def networks(self, task: Task) -> Mapping[str, ConfigSection]:
         return {name: candidate for name, candidate in task.candidates.items() if recipes.find(candidate.kind)}
+
+
+def find_columns(field: str, names: Sequence[str], inputs: Inputs) -> list[int] | None:
+    """Return where inputs that a candidate names are in the matrix, None where it takes all.
+
+    Raises:
+        UserError: when there is no such input.
+    """
+    check_names(field, names, inputs.columns)
+    return tabular.positions(inputs, names) if names else None
 
 
 def require_both_classes(rows: pd.DataFrame, days: Days) -> pd.DataFrame:

@@ -22,7 +22,7 @@ MATRIX, LABELS = samples.matrix()
 
 
 def test_every_kind_of_the_config_has_an_estimator_and_a_test():
-    assert set(candidates.BUILT_IN) == set(KINDS)
+    assert set(candidates.BUILT_IN) == {*KINDS, "lightgbm", "catboost", candidates.ENSEMBLE}
 
 
 def job(parameters: dict[str, Any], seed: int = 0, device: str = "cpu") -> FitSpec:
