@@ -40,7 +40,7 @@ class CatBoostParameters(ConfigSection):
     """What `task.candidates.<name>.parameters` may hold for the kind `catboost`, under CatBoost's names."""
 
     n_estimators: Rounds = 1000
-    learning_rate: Share | None = Field(None, description="default: CatBoost's, by the number of rows and rounds")
+    learning_rate: Share = Field(0.03, description="never automatic, which would differ by the number of rounds")
     depth: Depth = 6
     l2_leaf_reg: Penalty = 3.0
     border_count: Bins = 254

@@ -39,7 +39,7 @@ def fit(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
     return Fitted(
         lambda: _graph(model, matrix.shape[1], spec.nullable),
         lambda rows: model.predict_proba(rows)[:, 1],
-        choices={ROUNDS: model.tree_count_} if is_stopped else {},
+        choices={ROUNDS: model.tree_count_} if is_stopped else spec.choices,
     )
 
 

@@ -41,7 +41,7 @@ def fit(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
     return Fitted(
         lambda: onnx_export.forest(_trees(booster, spec.nullable), width, "BRANCH_LEQ", 0.0, logits=True),
         booster.predict,
-        choices={ROUNDS: booster.best_iteration} if is_stopped else {},
+        choices={ROUNDS: booster.best_iteration} if is_stopped else spec.choices,
     )
 
 
