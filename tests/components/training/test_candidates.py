@@ -163,9 +163,9 @@ def test_weights_have_the_least_loss_of_all_shares():
         mean = share * members[0] + (1 - share) * members[1]
         return float(np.mean(np.logaddexp(0, mean) - labels * mean))
 
-    found = ensemble.find_weights(members, labels)
-    assert found[0] == pytest.approx(min(np.linspace(0, 1, 1001), key=loss), abs=2e-3)
-    assert found.sum() == pytest.approx(1, abs=2e-3)
+    shares = ensemble.find_weights(members, labels)
+    assert shares[0] == pytest.approx(min(np.linspace(0, 1, 1001), key=loss), abs=2e-3)
+    assert shares.sum() == pytest.approx(1, abs=2e-3)
 
 
 @pytest.mark.parametrize("name", ["few", "blend"])
