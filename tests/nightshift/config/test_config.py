@@ -70,7 +70,7 @@ def test_what_is_not_given_has_its_default() -> None:
         ("protocoll", "name, optimization, protocol", "protocol"),
         ("columns.event_tim", "event_id, event_time", "event_time"),
         ("task.sed", "seed, select_by, threads", "seed"),
-        ("task.candidates.trees.kinde", "kind, parameters", "kind"),
+        ("task.candidates.trees.kinde", "inputs, kind, members, parameters", "kind"),
         ("drift.pssi", "average_precision, corrections, evidently, max_drifted_share", "psi"),
     ],
 )
