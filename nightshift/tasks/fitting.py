@@ -1,5 +1,6 @@
 """What every task fits: a candidate's circumstances, what comes of them, and estimators of scikit-learn's interface."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -51,8 +52,8 @@ class FitSpec:
     resident: int = RESIDENT
     columns: Sequence[int] | None = None
     validation: tuple[npt.NDArray[np.float32], npt.NDArray[np.int8]] | None = None
-    choices: Mapping[str, float] = field(default_factory=dict)
-    members: "Mapping[str, Callable[[], Fitted]]" = field(default_factory=dict)
+    choices: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    members: "Mapping[str, Callable[[], Fitted]]" = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,15 +64,15 @@ class Fitted:
         export: gives the model as ONNX.
         predict: the library's own probabilities of what the graph takes, to compare that with.
         losses: (step, mean training loss since the point before) of what is trained in steps.
-        choices: what it has chosen by the validation rows.
         save_files: makes files by which others than the server load it, JSON or safetensors: names and bytes.
+        choices: what it has chosen by the validation rows.
     """
 
     export: Callable[[], bytes]
     predict: Callable[[Any], Any]
     losses: Points = field(default_factory=list)
-    choices: Mapping[str, float] = field(default_factory=dict)
     save_files: Callable[[], Iterable[tuple[str, bytes]]] = tuple
+    choices: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def graph(self) -> bytes:

@@ -95,11 +95,11 @@ class Sample(ABC):
     def tolerance(self) -> float:
         """By how much the scores of a candidate's graph may differ from the library's."""
 
-    def prepare(self, holdout: "Holdout | None", choices: Mapping[str, Mapping[str, float]]) -> Self:
+    def prepare(self, holdout: Any, choices: Mapping[str, Mapping[str, float]]) -> Self:
         """Return the sample with what candidates choose by, besides their parameters.
 
         Args:
-            holdout: validation rows; None where the choice is made.
+            holdout: validation rows, a `Holdout` of the task; None where the choice is made.
             choices: candidate -> what it has chosen by them.
         """
         return self

@@ -35,7 +35,7 @@ def fit(spec: FitSpec, matrix: Matrix, _: Labels) -> Fitted:
 def logits(scores: npt.NDArray[np.floating]) -> Floats:
     """Return the logits of probabilities, those next to 0 and 1 cut off as the graph does."""
     clipped = scores.astype(np.float32).astype(np.float64).clip(graphs.LEAST, 1 - graphs.LEAST)
-    return np.log(clipped / (1 - clipped))
+    return np.asarray(np.log(clipped / (1 - clipped)))
 
 
 def average(scores: Sequence[npt.NDArray[np.floating]], shares: Floats) -> Floats:

@@ -30,8 +30,8 @@ def fit(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
     rounds, patience = int(spec.choices.get(ROUNDS, parameters.pop(ROUNDS))), parameters.pop("early_stopping_rounds", 0)
     own = {"objective": "binary", "seed": spec.seed, "num_threads": spec.threads, "verbosity": -1}
     own |= {"deterministic": True, "force_row_wise": True}  # whatever is faster on the machine adds up otherwise
-    data, stopping = lightgbm.Dataset(matrix, labels), {}
-    if is_stopped := bool(patience and spec.validation):
+    data, stopping = lightgbm.Dataset(matrix, labels), dict[str, Any]()
+    if patience and spec.validation:
         stopping = {
             "valid_sets": [data.create_valid(*spec.validation)],
             "callbacks": [lightgbm.early_stopping(patience, verbose=False)],
@@ -41,7 +41,7 @@ def fit(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
     return Fitted(
         lambda: onnx_export.forest(_trees(booster, spec.nullable), width, "BRANCH_LEQ", 0.0, logits=True),
         booster.predict,
-        choices={ROUNDS: booster.best_iteration} if is_stopped else spec.choices,
+        choices={ROUNDS: booster.best_iteration} if stopping else spec.choices,
     )
 
 
@@ -60,9 +60,11 @@ def _tree(text: str, nullable: bool) -> Tree:
     thresholds = _thresholds(fields.get("threshold", none).astype(np.float64))
     missing_left = np.where(kinds >> 2 & 3 == IS_NAN, kinds & 2 > 0, thresholds >= 0)
     end = np.full(len(leaves), -1)
+    # the nodes, then the leaves, which LightGBM counts -1, -2 ...
+    left, right = (np.concatenate([np.where(child < 0, inner + ~child, child), end]) for child in (left, right))
     return Tree(
-        # the nodes, then the leaves, which LightGBM counts -1, -2 ...
-        *(np.concatenate([np.where(child < 0, inner + ~child, child), end]) for child in (left, right)),
+        left,
+        right,
         np.concatenate([feature, end]),
         np.concatenate([thresholds, np.zeros(len(leaves), np.float32)]),
         np.concatenate([np.zeros(inner), leaves]).astype(np.float32),

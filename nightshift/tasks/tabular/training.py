@@ -106,7 +106,7 @@ class RowSample(InputRows):
             setup.checkpoints,
             nullable=bool(self.inputs.nullable),
             columns=columns,
-            validation=self.holdout and (self.holdout.matrix, self.holdout.labels),
+            validation=(self.holdout.matrix, self.holdout.labels) if self.holdout else None,
             choices=self.choices.get(name, {}),
             members={member: partial(self._fit_once, member) for member in candidate.members},
         )
