@@ -13,7 +13,7 @@ import yaml
 
 from nightshift.contracts import package
 from tests.e2e.nights import config
-from tests.e2e.strangers import INSTALLED, StrangerWorkspace, read
+from tests.e2e.third_party import INSTALLED, ThirdPartyWorkspace, read
 
 pytestmark = pytest.mark.slow
 
@@ -26,12 +26,12 @@ def fraud(kind: str, **parameters: float) -> dict[str, Any]:
 
 @pytest.fixture
 def workspace(tmp_path: Path):
-    workspace = StrangerWorkspace(tmp_path)
+    workspace = ThirdPartyWorkspace(tmp_path)
     yield workspace
     workspace.nightshift("stop")
 
 
-def test_it_is_trained_gated_exported_and_served(workspace: StrangerWorkspace) -> None:
+def test_it_is_trained_gated_exported_and_served(workspace: ThirdPartyWorkspace) -> None:
     run = workspace.run("training", "2025-06-30", fraud("discriminant", shrinkage=0.2))
 
     verdict, model = read(run / "evaluation/evaluation/verdict.json"), package.load(str(run / "training/model"))
