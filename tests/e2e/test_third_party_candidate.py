@@ -41,7 +41,8 @@ def test_it_is_trained_gated_exported_and_served(workspace: ThirdPartyWorkspace)
     line = shlex.split(read(run / "summary.json")["curl"])
     done = subprocess.run(line, capture_output=True, check=True, timeout=1200)
     (prediction,) = json.loads(done.stdout)["predictions"]
-    assert 0 < prediction["score"] < 1
+    assert prediction["version"] == 1
+    assert 0 <= prediction["score"] <= 1  # 0.0 in float32 of an ordinary payment, far from the plane
 
 
 @pytest.mark.parametrize(
