@@ -69,6 +69,12 @@ _KINDS = (
         "nightshift.contracts.preprocessing:TabularPreprocessing",
     ),
     TaskKind(
+        "tabular-regression",
+        ("nightshift.tasks.regression", "nightshift.tasks.tabular"),  # whose ingestion, scoring and examples suit rows
+        "nightshift.config.regression:RegressionConfig",
+        "nightshift.contracts.preprocessing:RegressionPreprocessing",
+    ),
+    TaskKind(
         "image-classification",
         ("nightshift.tasks.images", CLASSIFICATION, ITEMS),
         "nightshift.config.images:ImageConfig",

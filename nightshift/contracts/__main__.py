@@ -10,7 +10,7 @@ from nightshift import entry_points
 from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
-from nightshift.contracts.evaluation import ClassEvaluation, Evaluation
+from nightshift.contracts.evaluation import ClassEvaluation, Evaluation, NumberEvaluation
 from nightshift.contracts.health import HealthReport
 from nightshift.contracts.listings import (
     BackfillReport,
@@ -50,6 +50,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "loadtest": LoadTest,
     "model": ModelPackage,
     "model_list": ModelList,
+    "numbers_evaluation": NumberEvaluation,
     "online": Snapshot,
     "optimization": Optimization,
     "page": Page,

@@ -80,6 +80,16 @@ class OfSlice(Part):
     accuracy: float
 
 
+class ResidualSummary(Part):
+    """How far scores are from labels that are numbers, on a part of the test rows; the label's unit."""
+
+    name: str = Field(description="what the rows have in common: `column=value`, or their day")
+    rows: int
+    mae: float = Field(description="mean absolute error")
+    bias: float = Field(description="mean of score less label")
+    coverage: float = Field(description="share of labels within the prediction intervals")
+
+
 class Curves(Part):
     """Curves of the selected candidate."""
 
@@ -116,3 +126,13 @@ class ClassEvaluation(EvaluationFigures):
     classes: list[OfClass] = Field(description="of the selected candidate, in the order of task.classes")
     confusion: list[list[int]] = Field(description="rows by true class, a list each, and by predicted class")
     calibration: Calibration = Field(description="confidence, the highest score, against the share predicted right")
+
+
+class NumberEvaluation(EvaluationFigures):
+    """How far a model's candidates are from labels that are numbers; `evaluation.json` of `tabular-regression`."""
+
+    naive: dict[str, Metrics] = Field(description="naive forecast -> its metrics on the same rows")
+    coverage_promised: float = Field(description="share of labels that the prediction intervals shall cover")
+    coverage: Gain = Field(description="share that they cover on the test rows")
+    slices: list[ResidualSummary] = Field(description="of the selected candidate, by categorical column and value")
+    days: list[ResidualSummary] = Field(description="of the selected candidate, by test day")

@@ -48,6 +48,10 @@ Size = Annotated[int, annotated_types.Ge(0)]
 P = TypeVar("P", bound=Preprocessing)
 
 
+def _is_absent(value: object) -> bool:
+    return value is None
+
+
 class Format(StrEnum):
     """Formats of a package's files; none of them can run code."""
 
@@ -117,11 +121,23 @@ class Signature(Part):
         return cls(inputs=list(inputs), outputs=[Tensor(name=OUTPUT, datatype=Datatype.FP32, shape=shape)])
 
 
+class PredictionInterval(Part):
+    """From a score to the range in which the label lies, by bins of the score; see `nightshift/stats/conformal.py`."""
+
+    coverage: float = Field(description="share of labels within, above 0 and below 1")
+    edges: list[float] = Field(description="scores at which the next bin begins, ascending; one less than bins")
+    below: list[float] = Field(description="added to the score for the low end, a number a bin")
+    above: list[float] = Field(description="added to the score for the high end, a number a bin")
+
+
 class DecisionRule(Part):
     """From scores to a decision."""
 
     threshold: float | None = Field(
-        description="score from which an event is flagged; null: the class with the highest score"
+        description="score from which an event is flagged; null: the class with the highest score, or a number"
+    )
+    interval: PredictionInterval | None = Field(
+        None, description="around scores that are numbers; absent of others", exclude_if=_is_absent
     )
 
 

@@ -108,6 +108,17 @@ class TabularPreprocessing(Inputs):
         return f"{self.width} columns of windows of {self.windows.windows_days} days and {self.columns}"
 
 
+class RegressionPreprocessing(Inputs):
+    """From a row to the model's input, for the task `tabular-regression`."""
+
+    SEEN = frozenset({"windows_days", "label_delay_days"})
+    scope = "numbers"
+    highest_score = 1000.0
+    kind: Literal["tabular-regression"] = "tabular-regression"
+    windows_days: list[int] = Field(description="lengths of the windows over which a series' labels are averaged")
+    label_delay_days: int = Field(description="days until a label is known, by which windows end earlier")
+
+
 class ClassPreprocessing(Preprocessing):
     """From an image or a text to the model's input."""
 

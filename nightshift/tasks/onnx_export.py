@@ -46,12 +46,13 @@ class Tree:
     missing_left: npt.NDArray[Any] | None = None
 
 
-def dense(scaler: Scaler, layers: Sequence[tuple[Matrix, Matrix]]) -> bytes:
-    """Return `sigmoid` of a stack of linear layers with ReLU between them, over standardized inputs.
+def dense(scaler: Scaler, layers: Sequence[tuple[Matrix, Matrix]], link: str = "Sigmoid") -> bytes:
+    """Return a function of a stack of linear layers with ReLU between them, over standardized inputs.
 
     Args:
         scaler: standardises the inputs.
         layers: weights (out, in) and biases (out,), float32; the last one has a single output.
+        link: the function, an operator of ONNX: `Sigmoid`, `Identity` or `Exp`.
     """
     constants = {"mean": scaler.mean, "scale": scaler.scale}
     standardized = "standardized" if scaler.imputes else "x0"
@@ -67,7 +68,7 @@ def dense(scaler: Scaler, layers: Sequence[tuple[Matrix, Matrix]]) -> bytes:
         constants |= {f"weights{i}": weights, f"bias{i}": bias}
         nodes.append(helper.make_node("Gemm", [f"x{i}", f"weights{i}", f"bias{i}"], [f"linear{i}"], transB=1))
         nodes.append(helper.make_node("Relu", [f"linear{i}"], [f"x{i + 1}"]))
-    nodes[-1] = helper.make_node("Sigmoid", [f"linear{len(layers) - 1}"], ["column"])
+    nodes[-1] = helper.make_node(link, [f"linear{len(layers) - 1}"], ["column"])
     return of_rows(nodes, len(scaler.mean), constants)
 
 
@@ -91,15 +92,15 @@ def images(model: nn.Sequential, recipe: ResNet) -> bytes:
     return graph.classifier(input_info, graph.head(head, x), (head.linear.in_features, recipe.classes))
 
 
-def forest(trees: Sequence[Tree], inputs: int, comparison: str, base: float, logits: bool) -> bytes:
-    """Return a sum of trees.
+def forest(trees: Sequence[Tree], inputs: int, comparison: str, base: float, link: str) -> bytes:
+    """Return a function of a sum of trees.
 
     Args:
         trees: the trees.
         inputs: width of the matrix.
         comparison: `BRANCH_LT` or `BRANCH_LEQ`, which goes left.
         base: added to the sum.
-        logits: whether the sum is a logit, else it is the probability.
+        link: the function, an operator of ONNX: `Sigmoid` of logits, `Identity`, or `Exp` of logarithms.
     """
     ensemble = helper.make_node(
         "TreeEnsembleRegressor",
@@ -111,7 +112,7 @@ def forest(trees: Sequence[Tree], inputs: int, comparison: str, base: float, log
         **_node_attributes(trees, comparison),
         **_leaf_attributes(trees),
     )
-    return of_rows([ensemble, helper.make_node("Sigmoid" if logits else "Identity", ["sum"], ["column"])], inputs, {})
+    return of_rows([ensemble, helper.make_node(link, ["sum"], ["column"])], inputs, {})
 
 
 def _node_attributes(trees: Sequence[Tree], comparison: str) -> dict[str, list[Any]]:

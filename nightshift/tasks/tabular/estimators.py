@@ -109,10 +109,15 @@ def _fit_boosting(spec: FitSpec, own: Mapping[str, Any], matrix: Matrix, labels:
 
 def _xgboost_graph(model: Any, width: int, nullable: bool) -> bytes:
     learner = json.loads(model.get_booster().save_raw("json"))["learner"]
+    trees, base = read_boosted_trees(learner, nullable)
+    return onnx_export.forest(trees, width, "BRANCH_LT", float(np.log(base / (1 - base))), link="Sigmoid")
+
+
+def read_boosted_trees(learner: Mapping[str, Any], nullable: bool) -> tuple[list[Tree], float]:
+    """Return the trees of XGBoost's JSON, and the base score in the unit of the labels."""
     trees = [_xgboost_tree(tree, nullable) for tree in learner["gradient_booster"]["model"]["trees"]]
     # "[5E-1]" in newer versions, "5E-1" in older ones
-    base = float(learner["learner_model_param"]["base_score"].strip("[]"))
-    return onnx_export.forest(trees, width, "BRANCH_LT", float(np.log(base / (1 - base))), logits=True)
+    return trees, float(learner["learner_model_param"]["base_score"].strip("[]"))
 
 
 def _xgboost_tree(tree: Mapping[str, Any], nullable: bool) -> Tree:
@@ -144,7 +149,7 @@ def fit_random_forest(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
 def _forest_graph(model: Any, width: int, nullable: bool) -> bytes:
     forest = _on_host(model).estimators_
     trees = [_sklearn_tree(tree.tree_, len(forest), nullable) for tree in forest]
-    return onnx_export.forest(trees, width, "BRANCH_LEQ", 0.0, logits=False)
+    return onnx_export.forest(trees, width, "BRANCH_LEQ", 0.0, link="Identity")
 
 
 def _sklearn_tree(tree: Any, trees: int, nullable: bool) -> Tree:

@@ -33,7 +33,7 @@ def floats(rows: list[list[float]]) -> np.ndarray:
     ("comparison", "expected"), [("BRANCH_LT", [0.25, 0.75, 0.5]), ("BRANCH_LEQ", [0.25, 0.25, 0.5])]
 )
 def test_a_value_equal_to_the_threshold_goes_where_the_comparison_says(comparison, expected):
-    graph = onnx_export.forest([TREE], 2, comparison, base=0.0, logits=False)
+    graph = onnx_export.forest([TREE], 2, comparison, base=0.0, link="Identity")
 
     assert Graph(graph).score(floats([[1, 0], [1.5, 0], [2, -3]])).tolist() == expected
 
@@ -41,7 +41,7 @@ def test_a_value_equal_to_the_threshold_goes_where_the_comparison_says(compariso
 @pytest.mark.parametrize("left", [True, False])
 def test_a_missing_value_goes_where_its_node_says(left):
     nodes = np.array([left, 0, not left, 0, 0])
-    graph = onnx_export.forest([replace(TREE, missing_left=nodes)], 2, "BRANCH_LT", base=0.0, logits=False)
+    graph = onnx_export.forest([replace(TREE, missing_left=nodes)], 2, "BRANCH_LT", base=0.0, link="Identity")
 
     scores = Graph(graph).score(floats([[np.nan, 0], [2, np.nan], [1, 0], [2, -3]])).tolist()
 
@@ -49,13 +49,13 @@ def test_a_missing_value_goes_where_its_node_says(left):
 
 
 def test_trees_are_summed_on_top_of_the_base():
-    graph = onnx_export.forest([TREE, STUMP, TREE], 2, "BRANCH_LT", base=100.0, logits=False)
+    graph = onnx_export.forest([TREE, STUMP, TREE], 2, "BRANCH_LT", base=100.0, link="Identity")
 
     assert Graph(graph).score(floats([[1, 0]])).tolist() == [108.5]
 
 
 def test_a_sum_of_logits_becomes_a_probability():
-    graph = onnx_export.forest([STUMP], 2, "BRANCH_LT", base=-8.0, logits=True)
+    graph = onnx_export.forest([STUMP], 2, "BRANCH_LT", base=-8.0, link="Sigmoid")
 
     assert Graph(graph).score(floats([[0, 0]])).tolist() == [0.5]
 
@@ -75,7 +75,7 @@ def test_layers_are_applied_in_turn_to_standardized_inputs_with_relu_between_the
 
 
 def test_a_graph_names_no_producer_no_path_and_no_time():
-    graph = onnx.load_from_string(onnx_export.forest([TREE], 2, "BRANCH_LT", 0.0, logits=False))
+    graph = onnx.load_from_string(onnx_export.forest([TREE], 2, "BRANCH_LT", 0.0, link="Identity"))
 
     assert (graph.producer_name, graph.producer_version, graph.doc_string) == ("", "", "")
     assert not graph.metadata_props

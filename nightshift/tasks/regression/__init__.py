@@ -1,0 +1,1 @@
+"""Rows of a table whose label is a number: a demand, a fare, a delay."""
