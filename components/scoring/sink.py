@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 KEYS = ("event_id", "model_version")
-COLUMNS = [*KEYS, "event_time", "score", "flagged", "predicted"]  # a model has one of the last two, or neither
+# a model has one of `flagged`, `predicted` and the two ends of an interval, or none
+COLUMNS = [*KEYS, "event_time", "score", "flagged", "predicted", "low", "high"]
 STAGED = "nightshift_scores"  # a temporary table, which no other connection sees
 
 

@@ -4,6 +4,7 @@ from http import HTTPStatus
 from typing import Any
 
 from nightshift.contracts.online import Events
+from nightshift.contracts.package import DecisionRule
 from nightshift.data.values import INT64, WHOLE
 from nightshift.serving.items.schema import ItemSchema
 from nightshift.serving.online import Online
@@ -35,8 +36,7 @@ def describe_api(manager: ModelManager, max_rows: int) -> Schema:
 
 
 def _row_paths(model: Model, online: Online | None, max_rows: int) -> Schema:
-    flagged = {} if model.package.decision.threshold is None else {"flagged": {"type": "boolean"}}
-    prediction = _prediction(score={"type": "number"}, **flagged)
+    prediction = _prediction(score={"type": "number"}, **_decided(model.package.decision))
     bodies = [_object(instances=_list(_instance(model), max_rows))]
     paths = {"/score": _post("score", "a prediction each", _json({"oneOf": bodies}), _answer(prediction, max_rows))}
     if online is not None:
@@ -45,6 +45,13 @@ def _row_paths(model: Model, online: Online | None, max_rows: int) -> Schema:
         labels = _object(labels=_list(_label(online.events), max_rows))
         paths["/labels"] = _post("label", "whether the event of each label is known", _json(labels), known)
     return paths
+
+
+def _decided(decision: DecisionRule) -> Schema:
+    """Describe what a prediction says beside its score."""
+    if decision.threshold is not None:
+        return {"flagged": {"type": "boolean"}}
+    return {} if decision.interval is None else {"low": {"type": "number"}, "high": {"type": "number"}}
 
 
 def _item_paths(items: ItemSchema, max_rows: int) -> Schema:

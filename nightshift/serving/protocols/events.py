@@ -47,7 +47,7 @@ async def score(manager: ModelManager, raw: object, max_rows: int, pinned: Model
     inputs = stored.rows, [categories for _, categories in parsed]
     if split is None:
         scores = await model.batcher.score(by_name(model.encoder.encode_columns(*inputs)), "events[{}]".format)
-        answers = predictions(scores, model.package.threshold, model.pointer.version)
+        answers = predictions(scores, model.package.decision, model.pointer.version)
         return Answer(_respond(model, answers), [ScoredRows(model, scores, events)])
     return await _score_split(model, split, events, inputs)
 
@@ -62,7 +62,7 @@ async def _score_split(model: Model, split: Split, events: list[Event], inputs: 
         matrix = version.encoder.encode_columns(numeric, categories)
         scores = await version.batcher.score(by_name(matrix), fields.__getitem__)
         parts.append(ScoredRows(version, scores, [events[index] for index in indexes]))
-        answered = predictions(scores, version.package.threshold, version.pointer.version)
+        answered = predictions(scores, version.package.decision, version.pointer.version)
         for index, prediction in zip(indexes, answered, strict=True):
             answers[index] = prediction
     return Answer(_respond(model, answers), parts)

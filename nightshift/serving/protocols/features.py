@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nightshift.contracts.package import DecisionRule
 from nightshift.http.messages import HttpResponse
 from nightshift.models.tensors import by_name
 from nightshift.serving.answers import Answer, ScoredRows
 from nightshift.serving.versions import Model, ModelManager
+from nightshift.stats import conformal
 
 
 async def score(model: Model, request: object) -> Answer:
@@ -19,18 +21,22 @@ async def score(model: Model, request: object) -> Answer:
         RefusedError: when too much waits, or an instance has no finite score.
     """
     scores = await model.batcher.score(by_name(model.encoder.encode(request)))
-    answers = predictions(scores, model.package.decision.threshold, model.pointer.version)
+    answers = predictions(scores, model.package.decision, model.pointer.version)
     content = {"model": model.name, "version": model.pointer.version, "predictions": answers}
     return Answer(HttpResponse.json(content), [ScoredRows(model, scores)])
 
 
 def predictions(
-    scores: npt.NDArray[np.float32], threshold: float | None, version: int
+    scores: npt.NDArray[np.float32], decision: DecisionRule, version: int
 ) -> list[dict[str, float | bool | int]]:
-    """Return a version's prediction for each score; it is flagged or not where there is a threshold."""
-    if threshold is None:
-        return [{"score": score, "version": version} for score in scores.tolist()]
-    return [{"score": score, "flagged": score >= threshold, "version": version} for score in scores.tolist()]
+    """Return a version's prediction for each score: flagged or not, or the ends of its interval, where it has either."""
+    threshold, interval = decision.threshold, decision.interval
+    if threshold is not None:
+        return [{"score": score, "flagged": score >= threshold, "version": version} for score in scores.tolist()]
+    if interval is not None:
+        ends = zip(scores.tolist(), *(end.tolist() for end in conformal.bound(scores, interval)), strict=True)
+        return [{"score": score, "low": low, "high": high, "version": version} for score, low, high in ends]
+    return [{"score": score, "version": version} for score in scores.tolist()]
 
 
 def describe(manager: ModelManager) -> dict[str, Any]:

@@ -68,7 +68,9 @@ class NumberComparison(ReferenceComparison):
         low, high = conformal.bound(scores, interval)
         covered = float(((low <= labels) & (labels <= high)).mean())
         lost = interval.coverage - covered
-        reason = f"Prediction intervals cover {covered:.1%} of {count} labels, where {interval.coverage:.0%} is promised."
+        reason = (
+            f"Prediction intervals cover {covered:.1%} of {count} labels, where {interval.coverage:.0%} is promised."
+        )
         raised = lost > limits.coverage
         return Signal(name="coverage", value=lost, limit=limits.coverage, unit=SHARE, raised=raised, reason=reason)
 

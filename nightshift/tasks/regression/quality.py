@@ -44,7 +44,9 @@ def render_card(trial: NumberTrial, figures: NumberEvaluation) -> str:
     """Write the card of a model, in Markdown."""
     cells = [(part.name, f"{part.rows:,}", f"{part.mae:.3f}", f"{part.bias:z.3f}", f"{part.coverage:.1%}")
              for part in sorted(figures.slices, key=_order)]  # fmt: skip
-    naive = [f"{name}: {MAE.title.lower()} {contender.estimates()[MAE.name]}" for name, contender in trial.naive.items()]
+    naive = [
+        f"{name}: {MAE.title.lower()} {contender.estimates()[MAE.name]}" for name, contender in trial.naive.items()
+    ]
     sections = {
         "Model": identity(trial.model, trial.config, defaults="library"),
         "Verdict": items([strong(trial.verdict.decision), *trial.verdict.reasons]),

@@ -23,7 +23,10 @@ class SimulationTask(base.SimulationTask):
     columns = ("row_id", "opened_at", "shop", "product", "location", "price", "promotion", "units_sold")
 
     def day(self, config: DemandSimulator, on: date, labels_due: date | None = None) -> pd.DataFrame:
-        world, draw = np.random.default_rng([config.seed, WORLD]), np.random.default_rng([config.seed, DAY, on.toordinal()])
+        world, draw = (
+            np.random.default_rng([config.seed, WORLD]),
+            np.random.default_rng([config.seed, DAY, on.toordinal()]),
+        )
         shop, product = (axis.ravel() for axis in np.indices((config.shops, config.products)))
         usual = world.gamma(6, 0.5, config.shops)[shop] * world.gamma(3, 2.5, config.products)[product]
         price = world.uniform(1, 40, config.products).round(2)[product]

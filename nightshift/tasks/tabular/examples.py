@@ -52,12 +52,12 @@ class ExamplesTask(base.ExamplesTask):
 
     def stages(self, uri: str, model: ModelPackage, most: int) -> dict[str, Callable[[Any], Any]]:
         graph = Graph(package.read_graph(uri, model, model.selected))
-        encoder, threshold = FeatureEncoder(model.inputs, most), model.decision.threshold
+        encoder, decision = FeatureEncoder(model.inputs, most), model.decision
         return {
             "parse": decode,
             "features": encoder.encode,
             "compute": graph.score,
-            "serialize": lambda scores: HttpResponse.json({"predictions": features.predictions(scores, threshold, 1)}),
+            "serialize": lambda scores: HttpResponse.json({"predictions": features.predictions(scores, decision, 1)}),
         }
 
 

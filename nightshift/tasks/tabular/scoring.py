@@ -13,6 +13,7 @@ from nightshift import storage
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
 from nightshift.runtime.errors import UserError
+from nightshift.stats import conformal
 from nightshift.tabular.inputs import FrameScorer
 from nightshift.tasks.base import scoring as base
 
@@ -49,7 +50,7 @@ class ScoringTask(base.ScoringTask):
 
 
 def score_rows(rows: pd.DataFrame, model: ModelPackage, score: Score) -> pd.DataFrame:
-    """Score some rows and decide at the model's threshold, if it has one.
+    """Score some rows, and decide at the model's threshold, or say within which interval labels lie, if it has one.
 
     Args:
         rows: `KEYS` and the model's inputs.
@@ -57,7 +58,7 @@ def score_rows(rows: pd.DataFrame, model: ModelPackage, score: Score) -> pd.Data
         score: gives what each row scores.
 
     Returns:
-        a row each, in their order: `KEYS`, `score` (float32) and `flagged` (bool).
+        a row each, in their order: `KEYS`, `score` (float32), and `flagged` (bool), or `low` and `high` (float64).
 
     Raises:
         UserError: when the rows lack one of the model's inputs.
@@ -66,10 +67,11 @@ def score_rows(rows: pd.DataFrame, model: ModelPackage, score: Score) -> pd.Data
     if missing:
         raise UserError(f"the model needs input {missing[0]!r}, which the features lack; train again")
     scored_rows = rows[KEYS].assign(score=score(rows))
-    threshold = model.decision.threshold
-    # compared as the endpoint does it: in float32 a threshold would be rounded first
-    return (
-        scored_rows
-        if threshold is None
-        else scored_rows.assign(flagged=scored_rows["score"].astype(float) >= threshold)
-    )
+    threshold, interval = model.decision.threshold, model.decision.interval
+    if threshold is not None:
+        # compared as the endpoint does it: in float32 a threshold would be rounded first
+        scored_rows = scored_rows.assign(flagged=scored_rows["score"].astype(float) >= threshold)
+    if interval is not None:
+        low, high = conformal.bound(scored_rows["score"].to_numpy(), interval)
+        scored_rows = scored_rows.assign(low=low, high=high)
+    return scored_rows

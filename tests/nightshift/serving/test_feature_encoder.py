@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightshift.contracts.package import DecisionRule
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.http.errors import RequestError
 from nightshift.serving.feature_encoder import LARGEST, FeatureEncoder
@@ -132,7 +133,7 @@ def test_a_lone_surrogate_is_shown_escaped():
 
 def test_a_score_from_the_threshold_on_is_flagged():
     scores = np.array([0.25, 0.5, 0.75], dtype=np.float32)
-    assert predictions(scores, 0.5, 3) == [
+    assert predictions(scores, DecisionRule(threshold=0.5), 3) == [
         {"score": 0.25, "flagged": False, "version": 3},
         {"score": 0.5, "flagged": True, "version": 3},
         {"score": 0.75, "flagged": True, "version": 3},
