@@ -1,4 +1,4 @@
-"""The task `tabular-regression`: a table whose rows have a number as their label, such as a demand, a fare or a delay."""
+"""The task `tabular-regression`: rows of a table with a number as their label, such as a demand, a fare or a delay."""
 
 import re
 from enum import StrEnum

@@ -17,6 +17,7 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 from nightshift import storage
 from nightshift.config import parse
@@ -61,7 +62,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A workspace after a run of each use case, all of them started at once."""
     workspace = tmp_path_factory.mktemp("workspace")
     with s3.bucket() as url, s3.reached_at(url), ThreadPoolExecutor(len(MAKE)) as pool:
+        demand = pool.submit(run_simulated, workspace, "demand")
         list(pool.map(partial(run, workspace), MAKE))
+        demand.result()
         yield workspace
         nightshift(workspace, "stop")
 
@@ -74,6 +77,14 @@ def run(workspace: Path, name: str) -> None:
     state = [word for root in BUCKETED for word in ("--set", f"state.{root}=s3://lake/state/{root}")]
     words = state if name == "leads" else []
     nightshift(workspace, "run", "--config", name, "--data", str(raw), "--date", str(DATE), *words)
+
+
+def run_simulated(workspace: Path, name: str) -> None:
+    """Run a shipped config on a small world of its simulator."""
+    file = workspace / f"{name}.yaml"
+    small = {"simulator": {"shops": 10, "products": 5}, "protocol": {"train_days": 28, "test_days": 14}}
+    file.write_text(yaml.safe_dump(configs.load(name) | small))
+    nightshift(workspace, "run", "--config", str(file), "--date", str(DATE))
 
 
 def read_run(workspace: Path, name: str) -> tuple[Path, dict[str, Any]]:
@@ -151,3 +162,23 @@ def test_the_report_and_the_card_say_what_is_to_be_known_in_words_that_fit(name:
         assert text in report
     for word in WORDS:
         assert word not in report + card, word
+
+
+def test_a_number_is_served_with_its_prediction_interval(workspace: Path) -> None:
+    folder, summary = read_run(workspace, "demand")
+    deployment = json.loads((folder / "deployment/deployment").read_text())
+    line = json.loads(summary["curl"].partition("-d '")[2].removesuffix("'"))
+
+    (prediction,) = httpx.post(f"{deployment['endpoint']}/score", json=line).json()["predictions"]
+
+    assert deployment["model"] == "demand"
+    assert prediction["low"] < prediction["score"] < prediction["high"]
+
+
+def test_the_report_of_numbers_has_naive_forecasts_and_residuals_by_day_and_slice(workspace: Path) -> None:
+    folder, summary = read_run(workspace, "demand")
+    report = (folder / "report.html").read_text()
+
+    assert summary["verdicts"]["deployment"]["decision"] == "promoted"
+    for text in ("Naive forecasts on the test days", "Residuals by test day", "location=mall", "90% promised"):
+        assert text in report

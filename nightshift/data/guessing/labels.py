@@ -1,4 +1,4 @@
-"""Which column is predicted, and which of its values are positive."""
+"""Which column is predicted: one of two values, of which some are positive, or one of numbers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -34,8 +34,13 @@ class BinaryLabel:
         return {"positive": self.positive, "negative": self.negative}
 
 
+def is_number(column: ColumnProfile) -> bool:
+    """Return whether a column holds numbers that are no classes: more than `MOST_CLASSES`."""
+    return column.kind in ("whole", "number") and column.distinct > MOST_CLASSES
+
+
 def find(columns: Mapping[str, ColumnProfile]) -> str:
-    """Return the column of two values whose name or values say that it is an outcome.
+    """Return the column of two values whose name or values say that it is an outcome, or else of numbers.
 
     Raises:
         UserError: when none does, or several do alike.
@@ -47,7 +52,10 @@ def find(columns: Mapping[str, ColumnProfile]) -> str:
         lambda name: name in named,
         lambda name: _is_truth(columns[name]),
     ]
-    candidates = next((names for test in tests if (names := [*filter(test, pairs)])), [])
+    numbers = [
+        name for name, column in columns.items() if is_number(column) and words.has_any(name, words.NUMBER_LABEL)
+    ]
+    candidates = next((names for test in tests if (names := [*filter(test, pairs)])), numbers)
     if len(candidates) == 1:
         return candidates[0]
     few = [name for name, column in columns.items() if 2 < column.distinct <= MOST_CLASSES]
@@ -78,7 +86,8 @@ def read(column: ColumnProfile, chosen: tuple[str, ...]) -> BinaryLabel:
         values = ", ".join(present[:10]) or f"such as {texts.dropna().iloc[0]}"
         raise UserError(
             f"column {column.name!r} has {column.distinct:,} values, {values}; give --positive VALUE for each that "
-            "counts as positive, or --label with another column: a table's label is one of two, no number and no class"
+            "counts as positive, or --label with another column: a table's label is one of two, or a number of more "
+            f"than {MOST_CLASSES} values"
         )
     negative = [text for text in present if text not in positive]
     known = texts.isin(positive).astype(float).mask(texts.isna())

@@ -1,5 +1,6 @@
 """The config that a table suggests: its days fitted into windows of training and test."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -7,12 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nightshift.data.guessing import lengths
+from nightshift.data.guessing import lengths, number_proposal
 from nightshift.data.guessing.daily_counts import DailyCounts, EmptyDays
 from nightshift.data.guessing.numbers import ENOUGH
 from nightshift.data.guessing.roles import Choices, Roles
 from nightshift.data.splits import Days
 
+Config = dict[str, Any]
 LABEL_DELAY_DAYS = 7  # the schema's default
 FEW_ROWS = 500  # a day, with which chance exceeds the usual limits of drift
 UTC_NOTE = "Times without a zone are taken for UTC; --timezone Europe/Berlin says otherwise."
@@ -66,20 +68,20 @@ def propose(name: str, source: dict[str, Any], roles: Roles, choices: Choices, n
     counts, partial_note = counts.complete(roles.event_time.max(), choices.timezone).without_partial()
     delays = _list_delays(counts, roles, choices)
     timezone: dict[str, Any] = {} if choices.timezone == "UTC" else {"timezone": choices.timezone}
-    task: dict[str, Any] = {"kind": "tabular", "candidates": CANDIDATES, "amount_decimals": roles.decimals}
+    target = NUMBER if roles.is_number else BINARY
     config: dict[str, Any] = {
         "name": name,
         "label_delay_days": max(delays),
         "source": source | timezone,
         "columns": roles.columns,
         **({"limits": roles.limits} if roles.limits else {}),
-        "task": task,
+        "task": target.describe_task(roles),
     }
-    config, protocol_note = lengths.fit_first([config | {"label_delay_days": delay} for delay in delays], counts)
+    config, protocol_note = target.fit_windows([config | {"label_delay_days": delay} for delay in delays], counts)
     needed = lengths.list_days(config, counts.span.last).events
     empty_days, empty_note = EmptyDays.find(counts).describe(needed, choices.empty_days)
     config["source"] |= empty_days
-    config["evaluation"] |= _evaluation(counts)
+    config["evaluation"] = config.get("evaluation", {}) | target.set_limits(counts)
     config |= (drift := _drift(counts))
     return Proposal(
         config,
@@ -88,7 +90,7 @@ def propose(name: str, source: dict[str, Any], roles: Roles, choices: Choices, n
             "source": [*notes, *([] if timezone else [UTC_NOTE]), *partial_note, *empty_note],
             "columns": [*roles.notes, *(f"Left out: {column!r}, {why}." for column, why in roles.left_out.items())],
             "protocol": protocol_note,
-            "evaluation": ["What it costs to check an event, and to miss a positive, only you know."],
+            "evaluation": [target.cost_note],
             "drift": ["With few rows a day, chance alone exceeds the usual limits."] if drift else [],
         },
         days,
@@ -136,6 +138,37 @@ def _evaluation(counts: DailyCounts) -> dict[str, Any]:
         "cost_missed_positive": 1,
         "cost_per_alert": 5,
     }
+
+
+@dataclass(frozen=True)
+class TargetProposal:
+    """What a config says by the kind of what is predicted.
+
+    Attributes:
+        describe_task: returns the section `task`, of roles.
+        fit_windows: returns the first config that the days suffice for, with windows, and sentences about them.
+        set_limits: returns keys of `evaluation`.
+        cost_note: a sentence about `evaluation`.
+    """
+
+    describe_task: Callable[[Roles], Config]
+    fit_windows: Callable[[list[Config], DailyCounts], tuple[Config, list[str]]]
+    set_limits: Callable[[DailyCounts], Config]
+    cost_note: str
+
+
+BINARY = TargetProposal(
+    lambda roles: {"kind": "tabular", "candidates": CANDIDATES, "amount_decimals": roles.decimals},
+    lengths.fit_first,
+    _evaluation,
+    "What it costs to check an event, and to miss a positive, only you know.",
+)
+NUMBER = TargetProposal(
+    lambda roles: {"kind": "tabular-regression", "candidates": number_proposal.list_candidates(roles)},
+    number_proposal.fit_first,
+    lambda _: {"cost_over": 1, "cost_under": 1},
+    "What a unit too many costs, and one too few, only you know.",
+)
 
 
 def _drift(counts: DailyCounts) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nightshift.config.regression import RegressionColumns
 from nightshift.config.tabular import TabularColumns
-from nightshift.data.guessing import labels, leaks, words
+from nightshift.data.guessing import labels, leaks, number_roles, words
 from nightshift.data.guessing.numbers import ENOUGH
 from nightshift.data.guessing.profiles import MOST_CATEGORIES, ColumnProfile
 from nightshift.runtime.errors import UserError, check_names
@@ -47,12 +48,13 @@ class Roles:
         columns: as in the config's section.
         limits: as in the config's section.
         settings: of `source.format`: spellings of times and labels.
-        label: 1 and 0 as float64, NaN where it is not known.
+        label: 1 and 0, or numbers, as float64, NaN where it is not known.
         event_time: naive UTC, NaT for open ends.
         decimals: of amounts.
         delays: column of times after the event -> days from the event to each, those there are.
         notes: sentences that say what was assumed, and why.
         left_out: column -> why it is in no role.
+        is_number: whether the label is a number, and not one of two.
     """
 
     label: pd.Series
@@ -64,6 +66,7 @@ class Roles:
     delays: dict[str, pd.Series] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+    is_number: bool = False
 
 
 def assign(profiles: Profiles, choices: Choices) -> Roles:
@@ -80,22 +83,31 @@ def assign(profiles: Profiles, choices: Choices) -> Roles:
         {name: column for name, column in profiles.items() if name not in (event_time, event_id)}
     )
     _require_order(profiles[event_time])
-    outcome = labels.read(profiles[label], choices.positive)
+    is_number = labels.is_number(profiles[label]) and not choices.positive
+    outcome = (
+        labels.BinaryLabel(profiles[label].typed, [], [])
+        if is_number
+        else labels.read(profiles[label], choices.positive)
+    )
     times = profiles[event_time].typed
     times = times.mask(times >= OPEN_END)
-    roles = Roles(outcome.known, times, {"event_id": event_id, "event_time": event_time})
+    roles = Roles(outcome.known, times, {"event_id": event_id, "event_time": event_time}, is_number=is_number)
     spelled = profiles[event_time].spelled
     roles.settings = {"times": spelled.times if spelled else []} | outcome.settings
     roles.notes += [
         *([spelled.reason] if spelled and spelled.reason else []),
         *time_note,
         *id_note,
-        _describe(label, outcome, profiles),
+        _describe_number(profiles[label], profiles) if is_number else _describe(label, outcome, profiles),
     ]
     others = {name: column for name, column in profiles.items() if name not in (event_id, event_time, label)}
     rest = _without_leaks(others, roles)
-    roles.columns |= _find_entities(rest, roles) | {"label": label}
-    _sort_inputs({name: column for name, column in rest.items() if name not in roles.columns.values()}, roles)
+    entities: dict[str, Any] = (
+        {"series": number_roles.find_series(rest)} if is_number else {**_find_entities(rest, roles)}
+    )
+    roles.columns |= {role: names for role, names in entities.items() if names} | {"label": label}
+    taken = {*entities.get("series", []), *(name for name in roles.columns.values() if isinstance(name, str))}
+    _sort_inputs({name: column for name, column in rest.items() if name not in taken}, roles)
     roles.notes.append(f"The columns: {_list_roles(roles.columns)}.")
     return roles
 
@@ -112,6 +124,13 @@ def _describe(label: str, outcome: labels.BinaryLabel, profiles: Profiles) -> st
     others = [name for name, column in profiles.items() if column.distinct == 2 and name != label]
     hint = f" --label takes another column, such as {', '.join(others)}." if others else ""
     return f"{label!r} is what is predicted: {rows}{spelled}.{hint}"
+
+
+def _describe_number(column: ColumnProfile, profiles: Profiles) -> str:
+    others = [name for name, other in profiles.items() if other.distinct == 2]
+    hint = f" --label takes another column, such as {', '.join(others)}." if others else ""
+    low, high = column.typed.min(), column.typed.max()
+    return f"{column.name!r} is what is predicted: a number, {low:g} to {high:g} ({column.distinct:,} values).{hint}"
 
 
 def _find_time(profiles: Profiles, choices: Choices) -> tuple[str, list[str]]:
@@ -187,7 +206,8 @@ def _without_leaks(columns: Profiles, roles: Roles) -> dict[str, ColumnProfile]:
     """Return the columns that a model may see, and note the others."""
     rest = dict[str, ColumnProfile]()
     for name, column in columns.items():
-        if reason := leaks.find_leak(column, roles.label, roles.event_time):
+        find_leak = number_roles.find_leak if roles.is_number else leaks.find_leak
+        if reason := find_leak(column, roles.label, roles.event_time):
             roles.left_out[name] = f"since {reason}"
             if column.kind == "time":
                 roles.delays[name] = leaks.count_days(column.typed, roles.event_time)
@@ -257,7 +277,7 @@ def _sort_inputs(columns: Profiles, roles: Roles) -> None:
     """Add what a model may use of the further columns, and note why others are left out."""
     for name, column in columns.items():
         is_key = column.kind == "whole" and words.has_any(name, words.KEY)
-        if TabularColumns.is_reserved(name):
+        if (RegressionColumns if roles.is_number else TabularColumns).is_reserved(name):
             roles.left_out[name] = "its name is used inside the pipeline; rename it if a model is to see it"
         elif _rises_with_time(column, roles.event_time):
             roles.left_out[name] = "it only rises with the event's time; add it to columns.numeric if it says more"

@@ -12,6 +12,9 @@ _WORDS = {
     "händler laden magasin tienda comercio merch seller retailer payee recipient beneficiary dest destination origin "
     "airport publisher pos atm",
     "amount": "amount price value total charge fare revenue betrag preis montant prix importe precio amt amnt",
+    "product": "product sku item article route line series channel warehouse region produkt artikel",
+    "number_label": "demand sales sold units quantity qty delay fare duration consumption load count visits visitors "
+    "absatz menge nachfrage verspätung",
     "label": "label target fraud fraudulent isfraud churn churned charged chargeback converted conversion default "
     "defaulted failure failed fail returned cancelled canceled outcome positive betrug storniert bounced won lost sold",
     "positive": "1 true yes y t ja j oui si sí sim x positive fraud failed bad",
@@ -20,7 +23,7 @@ _WORDS = {
 }
 CAMEL_CASE = re.compile("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SETS = {role: frozenset(text.split()) for role, text in _WORDS.items()}
-IDENTIFIER, KEY, CUSTOMER, TERMINAL, AMOUNT, LABEL, POSITIVE, NEGATIVE, NEGATION = _SETS.values()
+IDENTIFIER, KEY, CUSTOMER, TERMINAL, AMOUNT, PRODUCT, NUMBER_LABEL, LABEL, POSITIVE, NEGATIVE, NEGATION = _SETS.values()
 DATE = frozenset(["date", "datum", "fecha", "day", "tag", "jour", "time", "timestamp", "dt"])
 NULL = frozenset(["NULL", "#N/A", "\\N"])  # which programs write for nothing, and people for no value of theirs
 MISSING = NULL | frozenset(["NA", "N/A", "n/a", "null", "None", "none", "NaN", "nan", "-", "--", "?"])

@@ -29,7 +29,7 @@ async def score(model: Model, request: object) -> Answer:
 def predictions(
     scores: npt.NDArray[np.float32], decision: DecisionRule, version: int
 ) -> list[dict[str, float | bool | int]]:
-    """Return a version's prediction for each score: flagged or not, or the ends of its interval, where it has either."""
+    """Return a version's prediction for each score: flagged or not, or with its interval, where it has either."""
     threshold, interval = decision.threshold, decision.interval
     if threshold is not None:
         return [{"score": score, "flagged": score >= threshold, "version": version} for score in scores.tolist()]

@@ -1,4 +1,4 @@
-"""The metrics of models whose scores are numbers, in the label's unit; less is better of all but the bias, nearest 0."""
+"""The metrics of models whose scores are numbers, in the label's unit; of a bias the nearest to 0 is best."""
 
 from nightshift.tasks.base import metrics as base
 from nightshift.tasks.base.metrics import Direction, Metric

@@ -109,7 +109,7 @@ class NumberRows(base.TrainingRows[NumberSample]):
 
     def _read(self, days: Days) -> pd.DataFrame:
         rows = require_labels(self.setup.features.read(days), days)
-        if rows.empty or rows["label"].nunique() < 2:  # noqa: PLR2004
+        if rows.empty or rows["label"].nunique() < 2:
             raise UserError(
                 f"{days}: {len(rows)} rows, whose labels do not differ, and a model needs some that do; choose another "
                 "--date, or widen protocol.train_days and protocol.test_days"

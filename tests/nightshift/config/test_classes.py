@@ -44,7 +44,7 @@ def test_a_config_with_classes_travels_as_json_and_stays_the_same() -> None:
         ({"columns": {"amount": "price"}}, "columns.amount: a key of task tabular only; leave it out"),
         ({"columns": {"text": "words"}}, "columns.text: a key of task text-classification, language-modeling only"),
         ({"columns": {"imge": "file"}}, "columns.imge: unknown key; allowed here: event_id, event_time, group, image,"),
-        ({"limits": {"longest_id": 9}}, "limits: a key of task tabular only; leave it out"),
+        ({"limits": {"longest_id": 9}}, "limits: a key of task tabular, tabular-regression only; leave"),
         ({"simulator": {"night_fraud": True}}, "simulator.night_fraud: a key of task tabular only; leave it out"),
         ({"simulator": {"new_words": 0.1}}, "simulator.new_words: a key of task text-classification, language-mod"),
         ({"evaluation": {"top_k": 7}}, "evaluation.top_k: a key of task tabular only; leave it out"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightshift.contracts.package import DecisionRule
+from nightshift.contracts.package import DecisionRule, PredictionInterval
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.http.errors import RequestError
 from nightshift.serving.feature_encoder import LARGEST, FeatureEncoder
@@ -137,4 +137,13 @@ def test_a_score_from_the_threshold_on_is_flagged():
         {"score": 0.25, "flagged": False, "version": 3},
         {"score": 0.5, "flagged": True, "version": 3},
         {"score": 0.75, "flagged": True, "version": 3},
+    ]
+
+
+def test_a_score_that_is_a_number_has_the_ends_of_its_interval() -> None:
+    interval = PredictionInterval(coverage=0.9, edges=[10.0], below=[-1.0, -4.0], above=[2.0, 8.0])
+    rule = DecisionRule(threshold=None, interval=interval)
+    assert predictions(np.array([5.0, 20.0], dtype=np.float32), rule, 3) == [
+        {"score": 5.0, "low": 4.0, "high": 7.0, "version": 3},
+        {"score": 20.0, "low": 16.0, "high": 28.0, "version": 3},
     ]
