@@ -111,12 +111,16 @@ class TabularPreprocessing(Inputs):
 class RegressionPreprocessing(Inputs):
     """From a row to the model's input, for the task `tabular-regression`."""
 
-    SEEN = frozenset({"windows_days", "label_delay_days"})
     scope = "numbers"
     highest_score = 1000.0
     kind: Literal["tabular-regression"] = "tabular-regression"
     windows_days: list[int] = Field(description="lengths of the windows over which a series' labels are averaged")
     label_delay_days: int = Field(description="days until a label is known, by which windows end earlier")
+
+    @property
+    def reads(self) -> object:
+        """Categories may differ."""
+        return self.windows_days, self.label_delay_days, self.numeric, self.nullable
 
 
 class ClassPreprocessing(Preprocessing):

@@ -36,7 +36,7 @@ def describe_api(manager: ModelManager, max_rows: int) -> Schema:
 
 
 def _row_paths(model: Model, online: Online | None, max_rows: int) -> Schema:
-    prediction = _prediction(score={"type": "number"}, **_decided(model.package.decision))
+    prediction = _prediction(score={"type": "number"}, **_describe_decision(model.package.decision))
     bodies = [_object(instances=_list(_instance(model), max_rows))]
     paths = {"/score": _post("score", "a prediction each", _json({"oneOf": bodies}), _answer(prediction, max_rows))}
     if online is not None:
@@ -47,7 +47,7 @@ def _row_paths(model: Model, online: Online | None, max_rows: int) -> Schema:
     return paths
 
 
-def _decided(decision: DecisionRule) -> Schema:
+def _describe_decision(decision: DecisionRule) -> Schema:
     """Describe what a prediction says beside its score."""
     if decision.threshold is not None:
         return {"flagged": {"type": "boolean"}}

@@ -106,8 +106,8 @@ def assign(profiles: Profiles, choices: Choices) -> Roles:
         {"series": number_roles.find_series(rest)} if is_number else {**_find_entities(rest, roles)}
     )
     roles.columns |= {role: names for role, names in entities.items() if names} | {"label": label}
-    taken = {*entities.get("series", []), *(name for name in roles.columns.values() if isinstance(name, str))}
-    _sort_inputs({name: column for name, column in rest.items() if name not in taken}, roles)
+    named = {*entities.get("series", []), *(name for name in roles.columns.values() if isinstance(name, str))}
+    _sort_inputs({name: column for name, column in rest.items() if name not in named}, roles)
     roles.notes.append(f"The columns: {_list_roles(roles.columns)}.")
     return roles
 

@@ -52,12 +52,12 @@ class Errors:
     def measure(self, labels: Floats, scores: Floats) -> dict[str, float]:
         """Return each metric of all rows."""
         means = {name: losses.mean() for name, losses in self.list_losses(labels, scores).items()}
-        return {name: float(value) for name, value in _rooted(means).items()}
+        return {name: float(value) for name, value in _take_root(means).items()}
 
     def resample(self, labels: Floats, scores: Floats, groups: Groups) -> dict[str, Floats]:
         """Return each metric of every resample of the groups, (resamples,)."""
         losses = self.list_losses(labels, scores)
-        return _rooted({name: average(loss, groups) for name, loss in losses.items()})
+        return _take_root({name: average(loss, groups) for name, loss in losses.items()})
 
 
 def average(values: Floats, groups: Groups) -> Floats:
@@ -68,7 +68,7 @@ def average(values: Floats, groups: Groups) -> Floats:
     return means
 
 
-def _rooted(means: Mapping[str, Any]) -> dict[str, Any]:
+def _take_root(means: Mapping[str, Any]) -> dict[str, Any]:
     return {**means, "rmse": np.sqrt(means["rmse"])}
 
 

@@ -18,6 +18,7 @@ from nightshift.tasks.base import features as base
 
 SCHEMA = 1  # raise it when the same events come to other features
 LAST, WEEKDAY_MEAN, WEEKDAY = "label_last", "label_weekday_mean", "day_of_week"
+SEPARATOR = "\x1f"  # between the parts of a series' name
 ALL = "all rows"  # the series where the config names none
 
 
@@ -30,7 +31,9 @@ def name_series(rows: pd.DataFrame, config: RegressionConfig) -> pd.Series:
     """Return the name of each row's series, (n,)."""
     if not config.columns.series:
         return pd.Series(ALL, rows.index)
-    return rows[config.columns.series].astype(str).agg("\x1f".join, axis=1)
+    first, *others = (rows[column].astype("string") for column in config.columns.series)
+    series: pd.Series = first.str.cat(others, sep=SEPARATOR) if others else first
+    return series
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def test_a_config_with_classes_travels_as_json_and_stays_the_same() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"task": {"kind": "images"}}, "task.kind: is 'images'; allowed: tabular, image-classification"),
+        ({"task": {"kind": "images"}}, "task.kind: is 'images'; allowed: tabular, tabular-regression"),
         ({"task": {"sid": 3}}, "task.sid: unknown key; allowed here: candidates, channels, classes"),
         ({"task": {"side": 4}}, "task.side: Input should be greater than or equal to 8, got 4"),
         ({"task": {"near_duplicates": 17}}, "task.near_duplicates: Input should be less than or equal to 16, got 17"),

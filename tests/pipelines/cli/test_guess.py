@@ -178,3 +178,25 @@ def test_a_query_that_cannot_be_guessed_from_is_refused(words: list[str], messag
 
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_a_label_of_many_numbers_is_guessed_as_one_with_its_series_and_windows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    lines = ["row_id,opened_at,shop,product,price,promotion,units_sold"]
+    for number in range(100 * 20):
+        day, series = date(2025, 1, 1) + timedelta(days=number // 20), number % 20
+        sold = rng.poisson(10 + series)
+        lines.append(f"{number},{day} 08:00:00,{series // 5},{series % 5},{9 + series / 10},{number % 2},{sold}")
+    (tmp_path / "sales.csv").write_text("\n".join(lines) + "\n")
+
+    done = command("config", "guess", str(tmp_path / "sales.csv"), "--label", "units_sold",
+                   "--label-delay", "1", "--output", str(tmp_path / "sales.yaml"))  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert "'units_sold' is what is predicted: a number, " in done.stdout
+    value = load(str(tmp_path / "sales.yaml"))
+    assert value["task"]["kind"] == "tabular-regression"
+    assert value["columns"]["series"] == ["shop", "product"]
+    assert value["columns"]["numeric"] == ["price", "promotion"]
+    assert value["task"]["candidates"]["xgboost"]["parameters"]["objective"] == "count:poisson"
+    assert value["protocol"] == {"train_days": 28, "test_days": 14}

@@ -24,10 +24,7 @@ from nightshift.tasks.regression.features import PastLabels
 from nightshift.tasks.regression.training import NumberRows
 from pipelines import configs
 
-SMALL: dict[str, Any] = {
-    "simulator": {"shops": 12, "products": 5},
-    "protocol": {"train_days": 28, "test_days": 14},
-}
+SMALL: dict[str, Any] = {"protocol": {"train_days": 28, "test_days": 14}}
 CANDIDATES: dict[str, Any] = {
     "xgboost": {
         "kind": "xgboost",
@@ -38,7 +35,7 @@ CANDIDATES: dict[str, Any] = {
 
 
 def config(candidates: dict[str, Any] = CANDIDATES, **sections: Any) -> RegressionConfig:
-    """The shipped config of a smaller world, with some sections changed."""
+    """The shipped config with fewer days, and with some sections changed."""
     value = configs.load("demand") | SMALL | sections
     parsed = parse(value | {"task": value["task"] | {"candidates": candidates}})
     assert isinstance(parsed, RegressionConfig)
@@ -59,9 +56,9 @@ class Demand:
     @cached_property
     def features(self) -> Table:
         plan = splits.plan(self.config, DATE)
-        made = PastLabels(FeatureSetup(self.config, str(self.folder / "lake"), self.events, "cpu", "", ""))
-        parts = made.write({day: made.uri(day) for day in plan.features})
-        details = made.details([*parts.values()]).details | {"events_sha256": self.events.sha256}
+        past = PastLabels(FeatureSetup(self.config, str(self.folder / "lake"), self.events, "cpu", "", ""))
+        parts = past.write({day: past.uri(day) for day in plan.features})
+        details = past.details([*parts.values()]).details | {"events_sha256": self.events.sha256}
         return Table("features", [parts[day] for day in plan.features], details)
 
     @cached_property
