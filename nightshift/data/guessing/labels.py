@@ -46,16 +46,16 @@ def find(columns: Mapping[str, ColumnProfile]) -> str:
         UserError: when none does, or several do alike.
     """
     pairs = [name for name, column in columns.items() if _is_pair(column)]
+    numbers = [
+        name for name, column in columns.items() if is_number(column) and words.has_any(name, words.NUMBER_LABEL)
+    ]
     named = [name for name in pairs if words.has_any(name, words.LABEL)]
     tests: list[Callable[[str], bool]] = [
         lambda name: name in named and _is_truth(columns[name]),
         lambda name: name in named,
-        lambda name: _is_truth(columns[name]),
+        lambda name: _is_truth(columns[name]) or name in numbers,
     ]
-    numbers = [
-        name for name, column in columns.items() if is_number(column) and words.has_any(name, words.NUMBER_LABEL)
-    ]
-    candidates = next((names for test in tests if (names := [*filter(test, pairs)])), numbers)
+    candidates = next((names for test in tests if (names := [*filter(test, [*pairs, *numbers])])), [])
     if len(candidates) == 1:
         return candidates[0]
     few = [name for name, column in columns.items() if 2 < column.distinct <= MOST_CLASSES]

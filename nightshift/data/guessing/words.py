@@ -13,8 +13,7 @@ _WORDS = {
     "airport publisher pos atm",
     "amount": "amount price value total charge fare revenue betrag preis montant prix importe precio amt amnt",
     "product": "product sku item article route line series channel warehouse region produkt artikel",
-    "number_label": "demand sales sold units quantity qty delay fare duration consumption load count visits visitors "
-    "absatz menge nachfrage verspätung",
+    "number_label": "demand sales sold delay fare consumption absatz nachfrage verspätung verbrauch",
     "label": "label target fraud fraudulent isfraud churn churned charged chargeback converted conversion default "
     "defaulted failure failed fail returned cancelled canceled outcome positive betrug storniert bounced won lost sold",
     "positive": "1 true yes y t ja j oui si sí sim x positive fraud failed bad",

@@ -405,3 +405,32 @@ def test_a_first_run_is_of_a_utc_day_that_ends_before_the_newest_local_day_does(
     local_end = datetime.combine(local_day + timedelta(days=1), time(), ZoneInfo(zone))
     ends = [datetime.combine(last + timedelta(days=days), time(), UTC) for days in (1, 2)]
     assert ends[0] <= local_end < ends[1] or last == newest.date()
+
+
+UNITS = RNG.poisson(20, ROWS)
+
+
+def sales(**columns: Any) -> pd.DataFrame:
+    """A table whose label is a number."""
+    frame = table(units_sold=UNITS, shop=RNG.integers(0, 9, ROWS), product=RNG.choice(["tea", "rice"], ROWS), **columns)
+    return frame.drop(columns="fraud")
+
+
+def test_a_number_that_is_named_like_a_label_is_predicted_by_its_series() -> None:
+    assigned = assign(sales(price=RNG.random(ROWS).round(2)))
+
+    assert assigned.is_number
+    expected = {"series": ["shop", "product"], "label": "units_sold", "numeric": ["price"]}
+    assert assigned.columns == {"event_id": "order id", "event_time": "at"} | expected
+    assert assigned.label.tolist() == UNITS.tolist()
+
+
+def test_a_number_beside_a_yes_and_no_is_asked_about() -> None:
+    with pytest.raises(UserError, match="several columns may be what is predicted; give --label with one of promotion"):
+        assign(sales(promotion=MOST.astype(int)))
+
+
+def test_a_column_that_is_the_number_itself_is_left_out() -> None:
+    assigned = assign(sales(revenue=UNITS * 3 + 1))
+
+    assert assigned.left_out["revenue"].startswith("since it rises or falls with the label on nearly every row")
