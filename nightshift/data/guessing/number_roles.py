@@ -20,7 +20,8 @@ def find_leak(column: ColumnProfile, label: pd.Series, event_time: pd.Series) ->
         return ""
     known = column.typed.notna() & label.notna()
     shared = abs(column.typed[known].rank().corr(label[known].rank()))
-    return f"it rises or falls with the label on nearly every row (rank correlation {shared:.3f})" * (shared >= SAME)
+    same = f"it rises or falls with the label on nearly every row (rank correlation {shared:.3f})"
+    return same if shared >= SAME else ""
 
 
 def find_series(columns: Mapping[str, ColumnProfile]) -> list[str]:
