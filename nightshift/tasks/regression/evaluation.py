@@ -1,6 +1,7 @@
 """The test rows of a table of numbers, and what is written of a model that was measured on them."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from nightshift.config.regression import RegressionConfig
 from nightshift.contracts.package import ModelPackage
@@ -60,7 +61,7 @@ class NumbersUnderTest(MeasuredRows, base.RowsUnderTest[NumberContender]):
             for name, scores in forecasts.items()
         }
 
-    def _measure(self, scores: Floats) -> dict[str, dict[str, float] | dict[str, Floats]]:
+    def _measure(self, scores: Floats) -> dict[str, Any]:
         errors, groups = Errors.from_config(self.config), group(self.rows, self.config)
         resamples = errors.resample(self._labels, scores, groups)
         return {"metrics": errors.measure(self._labels, scores), "resamples": resamples}
