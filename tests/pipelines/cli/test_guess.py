@@ -186,7 +186,7 @@ def test_a_label_of_many_numbers_is_guessed_as_one_with_its_series_and_windows(t
     for number in range(100 * 20):
         day, series = date(2025, 1, 1) + timedelta(days=number // 20), number % 20
         sold = rng.poisson(10 + series)
-        lines.append(f"{number},{day} 08:00:00,{series // 5},{series % 5},{9 + series / 10},{number % 2},{sold}")
+        lines.append(f"{number},{day} 08:00:00,{series // 5},{series % 5},{9 + series / 10},{number // 3 % 2},{sold}")
     (tmp_path / "sales.csv").write_text("\n".join(lines) + "\n")
 
     done = command("config", "guess", str(tmp_path / "sales.csv"), "--label", "units_sold",
