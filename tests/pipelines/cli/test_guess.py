@@ -199,4 +199,4 @@ def test_a_label_of_many_numbers_is_guessed_as_one_with_its_series_and_windows(t
     assert value["columns"]["series"] == ["shop", "product"]
     assert value["columns"]["numeric"] == ["price", "promotion"]
     assert value["task"]["candidates"]["xgboost"]["parameters"]["objective"] == "count:poisson"
-    assert value["protocol"] == {"train_days": 28, "test_days": 14}
+    assert (value["protocol"]["train_days"], value["protocol"]["test_days"]) == (28, 14)
