@@ -61,7 +61,7 @@ def evaluate(setup: TrainingSetup[RegressionConfig], folder: Path) -> NumberEval
     """Train the shipped candidates and return `evaluation.json`."""
     trained, uri = core.train(setup, NumberRows(setup), "benchmark"), str(folder / "model")
     model = package.save(uri, trained.package, trained.graphs, trained.reference, trained.files)
-    rows = EvaluationTask().rows(setup.config, setup.features, setup.plan.test, model)
+    rows = EvaluationTask().read_test_rows(setup.config, setup.features, setup.plan.test, model)
     measured = {name: rows.measure(uri, model, name) for name in model.candidates}
     figures = rows.report(uri, model, measured, "There was no champion to compare with.", None).figures
     assert isinstance(figures, NumberEvaluation)

@@ -12,7 +12,7 @@ from nightshift.stats import conformal
 from nightshift.stats.comparison import Floats
 from nightshift.tasks.base import drift as base
 from nightshift.tasks.base.drift import DriftInputs
-from nightshift.tasks.rows import ReferenceComparison
+from nightshift.tasks.named_inputs import ReferenceComparison
 
 SHARE_OF_ERROR, SHARE = "share of the promised error", "share of rows"  # units of signals
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nightshift.config.regression import RegressionConfig
-from nightshift.items import bootstrap
+from nightshift.stats import bootstrap
 from nightshift.stats.comparison import Floats
 from nightshift.tasks.regression.features import LAST, name_mean, name_series
 
@@ -63,7 +63,7 @@ class Errors:
 def average(values: Floats, groups: Groups) -> Floats:
     """Return the mean of the rows' values, (n,), in every resample of the groups, float64 (resamples,)."""
     count = int(groups.max()) + 1
-    drawn = np.stack([*bootstrap.draws(count)])
+    drawn = np.stack([*bootstrap.draw_counts(count)])
     means: Floats = drawn @ np.bincount(groups, values, count) / (drawn @ np.bincount(groups, minlength=count))
     return means
 

@@ -11,10 +11,10 @@ from nightshift.runtime.errors import UserError
 from nightshift.stats.comparison import Floats
 from nightshift.tasks.base import evaluation as base
 from nightshift.tasks.base.evaluation import EvaluationReport
+from nightshift.tasks.named_inputs import MeasuredRows, require_labels
 from nightshift.tasks.regression import judging, quality
 from nightshift.tasks.regression.errors import Errors, forecast_naively, group
 from nightshift.tasks.regression.judging import NumberContender, NumberTrial, Residuals
-from nightshift.tasks.rows import MeasuredRows, require_labels
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,9 @@ class NumbersUnderTest(MeasuredRows, base.RowsUnderTest[NumberContender]):
 class EvaluationTask(base.EvaluationTask):
     """Every test row."""
 
-    def rows(self, config: RegressionConfig, features: Table, fold: Fold, model: ModelPackage) -> NumbersUnderTest:
+    def read_test_rows(
+        self, config: RegressionConfig, features: Table, fold: Fold, model: ModelPackage
+    ) -> NumbersUnderTest:
         rows = require_labels(features.read(fold.test), fold.test)
         if rows.empty:
             raise UserError(f"{fold.test}: no rows, and a model is judged by some; choose another --date")

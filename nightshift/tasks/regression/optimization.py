@@ -47,7 +47,7 @@ class NumberOptimizationRows(base.OptimizationRows):
 class OptimizationTask(base.OptimizationTask):
     """The mean absolute error on the validation rows."""
 
-    def rows(
+    def read_samples(
         self, config: RegressionConfig, features: Table, uri: str, model: ModelPackage, limit: float
     ) -> tuple[Tensors, NumberOptimizationRows]:
         holdout = features.read(splits.fold(config, model.lineage.validation.last).test)

@@ -18,10 +18,10 @@ from nightshift.tabular import inputs as tabular
 from nightshift.tasks.base import training as base
 from nightshift.tasks.base.training import CandidateMetrics, TrainingSetup
 from nightshift.tasks.fitting import FitSpec, Fitted
+from nightshift.tasks.named_inputs import InputRows, require_labels
 from nightshift.tasks.regression import estimators
 from nightshift.tasks.regression.errors import Errors
 from nightshift.tasks.regression.estimators import Labels
-from nightshift.tasks.rows import InputRows, require_labels
 
 FEW_ROWS = 100  # on which parameters are tried
 CHECKED_ROWS = 2_000
@@ -120,5 +120,5 @@ class NumberRows(base.TrainingRows[NumberSample]):
 class TrainingTask(base.TrainingTask):
     """One matrix for all candidates."""
 
-    def rows(self, setup: TrainingSetup[RegressionConfig]) -> NumberRows:
+    def read_rows(self, setup: TrainingSetup[RegressionConfig]) -> NumberRows:
         return NumberRows(setup)

@@ -76,7 +76,9 @@ class Demand:
 
     @cached_property
     def tested(self) -> NumbersUnderTest:
-        return EvaluationTask().rows(self.config, self.features, splits.plan(self.config, DATE).test, self.model)
+        return EvaluationTask().read_test_rows(
+            self.config, self.features, splits.plan(self.config, DATE).test, self.model
+        )
 
     @cached_property
     def report(self) -> EvaluationReport:

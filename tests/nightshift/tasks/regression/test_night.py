@@ -163,7 +163,7 @@ def test_versions_are_compared_by_errors_without_a_unit(night: Demand) -> None:
 
 
 def test_a_form_of_the_graph_is_judged_by_the_errors_of_the_validation_days(night: Demand) -> None:
-    _, rows = OptimizationTask().rows(night.config, night.features, night.uri, night.model, 0.01)
+    _, rows = OptimizationTask().read_samples(night.config, night.features, night.uri, night.model, 0.01)
     scores = np.asarray(rows.labels, np.float32)
 
     assert rows.quality(scores) == 0
