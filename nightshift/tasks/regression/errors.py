@@ -74,10 +74,11 @@ def _take_root(means: Mapping[str, Any]) -> dict[str, Any]:
 
 def group(rows: pd.DataFrame, config: RegressionConfig) -> Groups:
     """Return the number of each row's series, (n,), or of its day where there are fewer than `FEWEST_SERIES`."""
-    series = pd.factorize(name_series(rows, config))[0]
-    if series.max() + 1 >= FEWEST_SERIES:
-        return series.astype(np.int64)
-    return pd.factorize(rows["event_time"].dt.floor("D"))[0].astype(np.int64)
+    numbers, names = pd.factorize(name_series(rows, config))
+    if len(names) < FEWEST_SERIES:
+        numbers, _ = pd.factorize(rows["event_time"].dt.floor("D"))
+    groups: Groups = numbers.astype(np.int64)
+    return groups
 
 
 def forecast_naively(rows: pd.DataFrame, config: RegressionConfig) -> dict[str, Floats]:

@@ -120,7 +120,7 @@ def _linear(estimator: Any, link: str) -> Callable[[FitSpec, Matrix, Labels], Fi
         scaler = Scaler.fit(matrix, spec.nullable)
         own = {} if estimator is Ridge else {"max_iter": 1000}
         line = fit_estimator(estimator, spec, own, scaler.apply(matrix).astype(np.float64), labels)
-        layers = [(_row(line.coef_), np.float32([line.intercept_]))]
+        layers = [(_row(line.coef_), np.array([line.intercept_], np.float32))]
         return Fitted(
             lambda: onnx_export.dense(scaler, layers, link), lambda rows: line.predict(scaler.apply(rows).astype(float))
         )

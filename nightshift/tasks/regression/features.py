@@ -4,6 +4,7 @@ The averages are over rows of days whose labels are due, `label_delay_days` befo
 all series.
 """
 
+import functools
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -32,7 +33,7 @@ def name_series(rows: pd.DataFrame, config: RegressionConfig) -> pd.Series:
     if not config.columns.series:
         return pd.Series(ALL, rows.index)
     first, *others = (rows[column].astype("string") for column in config.columns.series)
-    series: pd.Series = first.str.cat(others, sep=SEPARATOR) if others else first
+    series: pd.Series = functools.reduce(lambda name, part: name + SEPARATOR + part, others, first)
     return series
 
 
