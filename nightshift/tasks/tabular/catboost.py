@@ -54,7 +54,7 @@ def _graph(model: Any, width: int, nullable: bool) -> bytes:
         for feature in content["features_info"]["float_features"]
     }
     trees = [_tree(tree, scale, last, nullable) for tree in content["oblivious_trees"]]
-    return onnx_export.forest(trees, width, "BRANCH_LEQ", float(bias), logits=True)
+    return onnx_export.forest(trees, width, "BRANCH_LEQ", float(bias), link="Sigmoid")
 
 
 def _tree(tree: Mapping[str, Any], scale: float, missing_last: Mapping[int, bool], nullable: bool) -> Tree:

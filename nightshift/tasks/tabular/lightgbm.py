@@ -39,7 +39,7 @@ def fit(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
     booster = lightgbm.train(parameters | own, data, rounds, **stopping)
     width = matrix.shape[1]
     return Fitted(
-        lambda: onnx_export.forest(_trees(booster, spec.nullable), width, "BRANCH_LEQ", 0.0, logits=True),
+        lambda: onnx_export.forest(_trees(booster, spec.nullable), width, "BRANCH_LEQ", 0.0, link="Sigmoid"),
         booster.predict,
         choices={ROUNDS: booster.best_iteration} if stopping else spec.choices,
     )
