@@ -72,7 +72,7 @@ class WatchedWorld:
         self.config = config
         span = splits.plan(config, FIRST + timedelta(days=365)).events
         self.trained = FIRST + timedelta(days=(span.last - span.first).days)
-        self.reach = timedelta(days=max(config.task.windows_days) + config.label_delay_days)
+        self.reach = timedelta(days=config.longest_window_days + config.label_delay_days)
         self.events = self._events(config.simulator, Days(FIRST, self.trained + timedelta(days=days)))
         self.rows = rows = self._features(pd.concat(self.events.values(), ignore_index=True))
         details = {"numeric": features.numeric_inputs(config), "categorical": [], "events_sha256": ""}

@@ -36,7 +36,7 @@ ROLES = {
 }
 WINDOWS, DELAY = (1, 7, 30), 7
 COLUMNS = [f"customer_{name}_{w}d" for w in WINDOWS for name in ("count", "mean_amount")]
-COLUMNS += [f"terminal_{name}_{w}d" for w in WINDOWS for name in ("count", "risk")]
+COLUMNS += [f"terminal_{name}_{w}d" for w in WINDOWS for name in ("count", "positive_rate")]
 ATTEMPTS, BRIEF = 5, 5.0  # what takes less than BRIEF CPU seconds is measured so many times, the least counts
 EVENTS = "events.parquet"
 
@@ -81,7 +81,7 @@ def polars_rolling_by(events: Any) -> Any:
         counts = pl.col(f"count_{DELAY + w}") - pl.col(f"count_{DELAY}")
         late_frauds = pl.col(f"frauds_{DELAY + w}") - pl.col(f"frauds_{DELAY}")
         risk = pl.when(counts > 0).then(late_frauds / counts).otherwise(0.0)
-        delayed += [counts.alias(f"terminal_count_{w}d"), risk.alias(f"terminal_risk_{w}d")]
+        delayed += [counts.alias(f"terminal_count_{w}d"), risk.alias(f"terminal_positive_rate_{w}d")]
     return events.lazy().with_columns(ones).with_columns(parts).with_columns(delayed).select(COLUMNS).collect()
 
 
@@ -124,7 +124,7 @@ def pandas_groupby_rolling(events: pd.DataFrame) -> pd.DataFrame:
         counts = trailing.count().to_numpy() - young_counts
         positives = trailing.sum().to_numpy() - young_positives
         terminal[f"terminal_count_{w}d"] = counts
-        terminal[f"terminal_risk_{w}d"] = positives / np.maximum(counts, 1)
+        terminal[f"terminal_positive_rate_{w}d"] = positives / np.maximum(counts, 1)
     parts = [_in_order(customer, events["customer"]), _in_order(terminal, events["terminal"])]
     return pd.concat(parts, axis=1)
 
@@ -152,7 +152,7 @@ def pandas_apply(events: pd.DataFrame) -> pd.DataFrame:
             trailing = rows["label"].rolling(f"{DELAY + w}D")
             counts = trailing.count() - young_counts
             rows[f"terminal_count_{w}d"] = counts
-            rows[f"terminal_risk_{w}d"] = ((trailing.sum() - young_positives) / counts).fillna(0.0)
+            rows[f"terminal_positive_rate_{w}d"] = ((trailing.sum() - young_positives) / counts).fillna(0.0)
         return rows.set_index("event_id")[COLUMNS[6:]]
 
     groups = events.groupby("customer"), events.groupby("terminal")

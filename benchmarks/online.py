@@ -46,7 +46,7 @@ CHOSEN: Config = config.parse(
         "name": "bench",
         "source": {"table": "t.csv"},
         "columns": ROLES,
-        "task": {"kind": "tabular", "windows_days": [1, 7, 30], "candidates": {"a": {"kind": "xgboost"}}},
+        "task": {"kind": "tabular", "candidates": {"a": {"kind": "xgboost"}}},
     }
 )
 DAYS = Days(LAST - timedelta(days=buffer_days(CHOSEN)), LAST)
@@ -170,12 +170,12 @@ def serve(uri: str, folder: str) -> dict[str, float]:
     after = resident()
     return {
         "events in the snapshot": manifest.rows,
-        "customers": manifest.customers,
-        "terminals": manifest.terminals,
+        "customers": manifest.entities["customer"],
+        "terminals": manifest.entities["terminal"],
         "file, bytes": manifest.size,
         "file, bytes per event": round(manifest.size / manifest.rows, 1),
-        "file, bytes per customer": round(_bytes(base, "customer") / manifest.customers, 1),
-        "file, bytes per terminal": round(_bytes(base, "terminal", "positive") / manifest.terminals, 1),
+        "file, bytes per customer": round(_bytes(base, "group_0_") / manifest.entities["customer"], 1),
+        "file, bytes per terminal": round(_bytes(base, "group_1") / manifest.entities["terminal"], 1),
         "mapping (copy, hash), seconds": round(mapped, 1),
         "private memory before events": held - before,
         "events that came in": day,

@@ -40,7 +40,7 @@ CONFIG = {
     "source": {"table": "t.csv"},
     "columns": {role: role for role in simulator.ROLES},
     "protocol": {"train_days": 111, "test_days": 7},
-    "task": {"kind": "tabular", "windows_days": [1, 7, 30], "candidates": {"a": {"kind": "xgboost"}}},
+    "task": {"kind": "tabular", "candidates": {"a": {"kind": "xgboost"}}},
 }
 DATE = date(2024, 9, 30)
 EVENTS_OF_A_CUSTOMER = 350  # over 183 days

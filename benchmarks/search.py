@@ -31,7 +31,7 @@ from pipelines import configs
 LAST = date(2018, 7, 31)  # last day of the newest validation fold's test week
 FOLDS = [LAST - timedelta(days=7 * back) for back in range(4)]
 LONGEST = 49  # training days: the oldest fold's first windows then begin with the data
-WINDOWS = {"three": [1, 7, 30], "five": [1, 3, 7, 14, 30]}
+WINDOWS = {"three": ["1d", "7d", "30d"], "five": ["1d", "3d", "7d", "14d", "30d"]}
 TRIALS = 16
 FOLDER = Path("runs")
 TABLE = Path("benchmarks/search.csv")
@@ -41,8 +41,7 @@ def main(data: str) -> None:
     """Search, and write the table of trials."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     shipped = configs.load("handbook")
-    task = shipped["task"] | {"windows_days": WINDOWS["five"]}
-    config = shipped | {"name": "handbook-search", "task": task}
+    config = shipped | {"name": "handbook-search", "features": [{"preset": "payments", "windows": WINDOWS["five"]}]}
     rows = _rows(config, data)
     study = optuna.create_study(
         study_name="handbook-best",
@@ -66,7 +65,7 @@ def _objective(trial: optuna.Trial, config: dict[str, Any], rows: pd.DataFrame) 
     train_days = trial.suggest_int("train_days", 7, LONGEST, step=7)
     windows = WINDOWS[trial.suggest_categorical("windows", list(WINDOWS))]
     protocol = {"mode": "retrospective", "train_days": train_days, "compromised_days": 7}
-    trial_config = parse(config | {"protocol": protocol, "task": config["task"] | {"windows_days": windows}})
+    trial_config = parse(config | {"protocol": protocol, "features": [{"preset": "payments", "windows": windows}]})
     parameters = {
         "n_estimators": trial.suggest_int("n_estimators", 100, 400, step=50),
         "learning_rate": trial.suggest_float("learning_rate", 0.02, 0.2, log=True),

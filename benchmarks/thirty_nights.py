@@ -77,9 +77,9 @@ class DailyEvents:
             "columns": {"event_id": "id", "event_time": "time", "label": "bad", **self.columns},
             "protocol": {"train_days": 28, "test_days": 14, "drop_compromised": False},
             "evaluation": {"top_k": 10, "min_average_precision": 0.05},
+            "features": [{"preset": "payments", "windows": ["1d", "7d"]}],
             "task": {
                 "kind": "tabular",
-                "windows_days": [1, 7] if self.shops else [],
                 "candidates": {"logistic_regression": {"kind": "logistic_regression"}},
             },
         }

@@ -1,4 +1,4 @@
-"""What installed packages bring: tasks, commands, sources, targets, candidates and networks, as entry points.
+"""What installed packages bring, as entry points of these groups: tasks, commands, sources, targets and the like.
 
 Nothing of a package is imported before it is needed, and none takes the place of what is built in.
 """
@@ -16,6 +16,7 @@ SOURCES = "nightshift.sources"  # the scheme of `--data` -> a function of it and
 TARGETS = "nightshift.targets"  # `state.serving.kind` -> a function of its other settings and the model's name
 CANDIDATES = "nightshift.candidates"  # a table's candidate's kind -> a `nightshift.candidates.CandidateKind`
 RECIPES = "nightshift.recipes"  # a network's kind -> a module with `build`, see `nightshift.models.recipes`
+FEATURES = "nightshift.features"  # the function's name -> a `nightshift.data.aggregations.Aggregation`
 SCHEMAS = "nightshift.schemas"  # -> a mapping of file names -> artifacts of a package, or what its commands print
 PROFILES = "nightshift.profiles"  # -> a module that explains traces, see `components.profiling.traces`
 

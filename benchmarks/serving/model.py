@@ -16,7 +16,6 @@ from nightshift import storage
 from nightshift.contracts import package
 from nightshift.contracts.preprocessing import Inputs, TabularPreprocessing
 from nightshift.serving import files
-from nightshift.tabular import windows
 from nightshift.tabular.online import snapshot
 from nightshift.tasks.tabular.features import core
 from nightshift_testkit import packages
@@ -54,7 +53,7 @@ def graph() -> bytes:
 
 def write(folder: Path) -> None:
     """Write the model as `model.onnx` and as a package in `package/`, and a request's body in each format."""
-    content, spec = graph(), windows.configured_windows(CHOSEN)
+    content, spec = graph(), CHOSEN.feature_spec
     inputs = Inputs(numeric=INPUTS, categorical={})
     preprocessing = TabularPreprocessing(**dict(inputs), windows=spec)
     candidates = {"mlp": packages.candidate("mlp", parameters={})}

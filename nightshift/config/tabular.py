@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import annotated_types
@@ -10,14 +11,17 @@ from pydantic import Field, field_validator, model_validator
 
 from nightshift import candidates
 from nightshift.config.columns import Amount, Categories, Holds, Identifier, LabeledColumns, Numbers
+from nightshift.config.features import FeatureLine, TableColumns, declare
 from nightshift.config.policy import DriftLimits, Effect, EvaluationGate, Protocol
 from nightshift.config.section import ConfigSection, Cost, Days, Factor, Positive, Share, Threads, check_parameters
 from nightshift.config.source import FileFormat, Simulator, Source
 from nightshift.config.task import CandidateConfig, CandidateName, TaskConfig
 from nightshift.config.usecase import LabeledConfig
+from nightshift.contracts.preprocessing import FeatureSpec
 from nightshift.runtime.errors import UserError, check_names
 
 EXACT = 2**53  # up to which float64 has every whole number
+STATE = (Holds.IDENTIFIER, Holds.AMOUNT, Holds.NUMBER, Holds.CATEGORY)  # what features may be made of
 LARGEST_UNITS = 10**13  # an amount in the currency's smallest unit: 900,000 of them add up in int64
 
 Entities = Annotated[int, annotated_types.Interval(ge=1, le=10_000_000)]
@@ -55,12 +59,9 @@ class TabularCandidate(CandidateConfig):
 
 
 class TabularTaskConfig(TaskConfig):
-    """Trailing windows per customer and, delayed by the label delay, per terminal; and the candidates."""
+    """A label of 0 or 1, and the candidates."""
 
     kind: Literal["tabular"]
-    windows_days: list[Days] = Field(
-        [1, 7, 30], description="lengths of the windows, all different; [] without a customer and a terminal"
-    )
     amount_decimals: Annotated[int, annotated_types.Interval(ge=0, le=6)] = Field(
         2, description="decimals of the currency; amounts are summed exactly at this precision"
     )
@@ -78,24 +79,12 @@ class TabularTaskConfig(TaskConfig):
             check_names(f"{name}.members", candidate.members, singles)
         return {name: named[name] for name in [*singles, *(name for name in named if name not in singles)]}
 
-    @field_validator("windows_days")
-    @classmethod
-    def _no_window_twice(cls, days: list[int]) -> list[int]:
-        if len(set(days)) < len(days):
-            raise ValueError("a window is listed twice; give each length once")
-        return days
-
-    @property
-    def longest_window_days(self) -> int:
-        """How far the windows reach back, 0 without any."""
-        return max(self.windows_days, default=0)
-
 
 class TabularColumns(LabeledColumns):
     """The user's column name for each role of an event in a table."""
 
     RESERVED: ClassVar[re.Pattern[str]] = re.compile(
-        r"score|during_(weekend|night)|(customer|terminal)_(count|mean_amount|risk)_\d+d"
+        r"score|is_(weekend|night)|(customer|terminal)_(count|mean_amount|positive_rate)_\d+d"
     )
 
     customer: Identifier = Field(
@@ -246,15 +235,13 @@ class TabularConfig(LabeledConfig):
     task: TabularTaskConfig
     evaluation: TabularEvaluationGate = TabularEvaluationGate()
     drift: TabularDriftLimits = TabularDriftLimits()
+    features: Annotated[list[FeatureLine], annotated_types.Len(0, 100)] = Field(
+        [FeatureLine(preset="payments")], description="inputs made of the events before, a line for each group of them"
+    )
 
     @model_validator(mode="after")
-    def _windows_have_a_key(self) -> Self:
-        days = self.task.windows_days
-        if days and not (self.columns.customer or self.columns.terminal):
-            raise ValueError(
-                f"task.windows_days: is {days}, but windows are counted by customer or "
-                "terminal; name columns.customer or columns.terminal, or write windows_days: []"
-            )
+    def _features_are_declared(self) -> Self:
+        _ = self.feature_spec
         return self
 
     @model_validator(mode="after")
@@ -288,6 +275,23 @@ class TabularConfig(LabeledConfig):
             if section := candidates.find(candidate.kind).parameters_class:
                 check_parameters(section, f"task.candidates.{name}.parameters", candidate.parameters)
         return self
+
+    @cached_property
+    def feature_spec(self) -> FeatureSpec:
+        """The features that are declared.
+
+        Raises:
+            ValueError: naming the line and what to write.
+        """
+        read = [column for column in self.columns.read if column.holds in STATE and column.role != "event_id"]
+        holds, names = {column.role: column.holds for column in read}, {column.name: column.role for column in read}
+        columns = TableColumns(holds, names, self.limits.nullable)
+        return declare(self.features, columns, self.task.amount_decimals, self.label_delay_days, self.source.timezone)
+
+    @property
+    def longest_window_days(self) -> int:
+        """How far the windows reach back, label delays aside; 0 without any."""
+        return self.feature_spec.longest_days
 
     @property
     def raw_inputs(self) -> dict[str, str]:

@@ -35,8 +35,3 @@ class TaskConfig(ConfigSection):
     trainer: Trainer = Trainer()
     select_by: str = Field(description="metric on the validation days by which the candidate is chosen")
     candidates: Mapping[CandidateName, CandidateConfig] = Field(min_length=1, description="name -> what to train")
-
-    @property
-    def longest_window_days(self) -> int:
-        """How far back the features of an event reach, 0 where they are made of the event alone."""
-        return 0

@@ -65,6 +65,11 @@ class Config(ConfigSection):
         return []
 
     @property
+    def longest_window_days(self) -> int:
+        """How far back the features of an event reach: not at all, unless a task makes them of earlier ones."""
+        return 0
+
+    @property
     def least_amount(self) -> float:
         """The least that an amount may be: nothing, unless a task allows less."""
         return 0.0

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from nightshift.contracts.artifact import Artifact, Part
-from nightshift.contracts.preprocessing import Windows
+from nightshift.contracts.preprocessing import FeatureSpec
 
 SUFFIX = ".state"
 
@@ -15,9 +15,7 @@ class Events(Part):
     """What a raw event looks like."""
 
     columns: dict[str, str] = Field(description="role -> the user's column name; without `label`")
-    integers: list[str] = Field(
-        description="which of `event_id`, `customer` and `terminal` are whole numbers, not text"
-    )
+    integers: list[str] = Field(description="which of the roles of identifiers are whole numbers, not text")
     numeric: list[str] = Field(description="the user's further numeric columns")
     categorical: list[str] = Field(description="the user's further categorical columns")
     timezone: str = Field(description="IANA name of the zone of times that carry none")
@@ -58,9 +56,8 @@ class Snapshot(Artifact):
     sha256: str = Field(description="hash of the file")
     size: int = Field(description="bytes of the file")
     rows: int = Field(description="events in it")
-    customers: int = Field(description="different customers")
-    terminals: int = Field(description="different terminals")
-    windows: Windows = Field(description="which windows it serves; a model with others needs another snapshot")
+    entities: dict[str, int] = Field(description="entity -> how many different ones there are")
+    features: FeatureSpec = Field(description="which it serves; a model with others needs another snapshot")
     events: Events
     limits: SnapshotLimits
     arrays: dict[str, Array] = Field(description="where each array lies in the file")

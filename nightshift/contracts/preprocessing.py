@@ -1,6 +1,7 @@
 """How what a request or a table holds becomes a model's input: one part of the manifest, for each kind of task."""
 
 import operator
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StringConstraints
@@ -8,6 +9,7 @@ from pydantic import Field, StringConstraints
 from nightshift.contracts.artifact import Part
 
 # a file lies in the package's own folder
+DAY = 86_400_000_000  # microseconds
 FileName = Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$")]
 
 
@@ -79,14 +81,59 @@ class Inputs(Preprocessing):
         return f"{self.width} columns of {self.columns}"
 
 
-class Windows(Part):
-    """How the inputs over trailing windows are computed from events, see `components/features`."""
+class Calendar(StrEnum):
+    """What a clock and a calendar show."""
 
-    windows_days: list[int] = Field(description="lengths of the windows")
+    HOUR = "hour"
+    DAY_OF_WEEK = "day_of_week"
+    IS_WEEKEND = "is_weekend"
+    IS_NIGHT = "is_night"
+    IS_MONTH_END = "is_month_end"
+
+
+class Feature(Part):
+    """An input that follows from the events of an entity in a window; times are in microseconds."""
+
+    name: str
+    function: str = Field(description="of `nightshift.data.aggregations`")
+    argument: int = Field(0, description="of the function: events, or a half-life", exclude_if=operator.not_)
+    entity: list[str] = Field(description="columns by whose values events belong together")
+    column: str | None = Field(None, description="what it is computed of", exclude_if=operator.not_)
+    length: int = Field(description="of the window")
+    newest: int | None = Field(None, description="events at most, the newest", exclude_if=operator.not_)
+    offset: int = Field(0, description="how long before the event the window ends", exclude_if=operator.not_)
+    reads_labels: bool = Field(
+        False, description="whether the window ends where labels are known", exclude_if=operator.not_
+    )
+    with_event: bool = Field(False, description="whether the window has the event itself", exclude_if=operator.not_)
+    nullable: bool = Field(False, description="whether it may be missing", exclude_if=operator.not_)
+
+
+class FeatureSpec(Part):
+    """How inputs are computed from events, see `nightshift/tabular`."""
+
+    features: list[Feature] = Field(description="in the order of the inputs")
+    calendar: list[Calendar] = Field(description="inputs that follow from the time alone")
+    has_amount: bool = Field(description="whether events have an amount, which is an input")
     amount_decimals: int = Field(description="decimals at which amounts are summed, exactly")
     label_delay_days: int = Field(description="days until a label is known, by which windows of labels end earlier")
-    roles: list[str] = Field(description="which of `customer`, `terminal` and `amount` the events have")
-    timezone: str = Field("UTC", description="IANA name of the zone by whose clock nights and weekends are")
+    timezone: str = Field("UTC", description="IANA name of the zone by whose clock hours and days are")
+
+    @property
+    def longest_days(self) -> int:
+        """How many days the windows reach back, label delays aside; 0 without any."""
+        return max((-(-(feature.length + feature.offset) // DAY) for feature in self.features), default=0)
+
+    def find_count(self, entity: str) -> Feature | None:
+        """Return the count of an entity's events in the longest window; None without one."""
+        counts = [feature for feature in self.features if (feature.function, feature.entity) == ("count", [entity])]
+        return max(counts, key=lambda feature: feature.length, default=None)
+
+    @property
+    def summary(self) -> str:
+        """How many features there are, and of what, for a message."""
+        entities = sorted({" x ".join(feature.entity) for feature in self.features})
+        return f"{len(self.features)} features{' by ' if entities else ''}{', '.join(entities)}"
 
 
 class TabularPreprocessing(Inputs):
@@ -95,17 +142,17 @@ class TabularPreprocessing(Inputs):
     scope = "tables"
     takes_events = True
     kind: Literal["tabular"] = "tabular"
-    windows: Windows
+    features: FeatureSpec
 
     @property
     def reads(self) -> object:
         """Categories may differ."""
-        return self.windows, self.numeric, self.nullable
+        return self.features, self.numeric, self.nullable
 
     @property
     def summary(self) -> str:
-        """How many inputs there are, their windows and names."""
-        return f"{self.width} columns of windows of {self.windows.windows_days} days and {self.columns}"
+        """How many inputs there are, the entities they are of, and their names."""
+        return f"{self.width} columns of {self.features.summary} and {self.columns}"
 
 
 class RegressionPreprocessing(Inputs):

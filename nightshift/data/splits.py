@@ -113,7 +113,7 @@ def plan(config: "Config", logical_date: date) -> Plan:
 
 def buffer_days(config: "Config") -> int:
     """Return how many days of events before a day its features need: the longest window, and its delay."""
-    longest = config.task.longest_window_days
+    longest = config.longest_window_days
     return longest + config.label_delay_days if longest else 0
 
 
@@ -125,8 +125,8 @@ def lookback(config: "Config") -> list[tuple[int, str]]:
     folds = select + ([delay] if protocol.mode == "daily" else [])
     watched = config.drift.window_days
     used = folds if sum(days for days, _ in folds) >= watched else [(watched, "drift.window_days")]
-    longest = config.task.longest_window_days
-    past = [(longest, "task.windows_days"), delay] if longest else []
+    longest = config.longest_window_days
+    past = [(longest, "features"), delay] if longest else []
     return [(days, key) for days, key in past + used if days]
 
 

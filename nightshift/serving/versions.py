@@ -12,7 +12,7 @@ import numpy as np
 
 from nightshift.contracts import package
 from nightshift.contracts.package import Datatype, ModelPackage, Tensor, read_graph
-from nightshift.contracts.preprocessing import Inputs, Windows
+from nightshift.contracts.preprocessing import FeatureSpec, Inputs
 from nightshift.items.scorer import scores
 from nightshift.models.graph import PROVIDERS, Graph
 from nightshift.models.tensors import Array
@@ -178,7 +178,7 @@ class ModelManager:
         self.model = load(self.wanted)
         self.split = self._load_split(self.model)
         self._models = [self.model]
-        self._last_find: tuple[Windows | None, Model, Model] = None, self.model, self.model
+        self._last_find: tuple[FeatureSpec | None, Model, Model] = None, self.model, self.model
         self._follow_snapshot(self.model)
         self.loaded = self.wanted
 
@@ -218,16 +218,16 @@ class ModelManager:
         split = self.split  # read before the version: the next one brings its own
         return split if model is self.model else None
 
-    def find_by_windows(self, spec: Windows) -> Model:
-        """Return the version whose features have these windows.
+    def find_by_features(self, spec: FeatureSpec) -> Model:
+        """Return the version whose features are these.
 
-        While a snapshot with other windows takes over, two versions serve; otherwise it is `model`.
+        While a snapshot with others takes over, two versions serve; otherwise it is `model`.
         """
         newest = self.model
-        # cached: comparing windows takes as long as scoring
+        # cached: comparing features takes as long as scoring
         last_spec, last_newest, model = self._last_find
         if last_spec is not spec or last_newest is not newest:
-            model = next(model for model in (newest, *self._models) if model.package.tabular.windows == spec)
+            model = next(model for model in (newest, *self._models) if model.package.tabular.features == spec)
             self._last_find = spec, newest, model
         return model
 

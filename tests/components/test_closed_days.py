@@ -36,7 +36,8 @@ CONFIG: dict[str, Any] = {
     "columns": simulator.ROLES,
     "simulator": {"customers": 300, "terminals": 60},
     "protocol": {"train_days": 4, "test_days": 4},
-    "task": {"kind": "tabular", "windows_days": [1, 2], "candidates": {"line": {"kind": "logistic_regression"}}},
+    "features": [{"preset": "payments", "windows": ["1d", "2d"]}],
+    "task": {"kind": "tabular", "candidates": {"line": {"kind": "logistic_regression"}}},
     "evaluation": {"min_positives": 1, "min_average_precision": 0.0, "top_k": 5},
     "drift": {"window_days": 3},
 }

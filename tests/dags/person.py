@@ -29,9 +29,9 @@ CONFIG: dict[str, Any] = {
     },
     "simulator": {"customers": 300, "terminals": 60, "drift_from": DRIFTED, "amount_factor": 3.0},
     "protocol": {"train_days": 2, "test_days": 2},
+    "features": [{"preset": "payments", "windows": ["1d"]}],
     "task": {
         "kind": "tabular",
-        "windows_days": [1],
         "candidates": {"logistic_regression": {"kind": "logistic_regression"}},
     },
     "evaluation": {"min_positives": 1, "min_average_precision": 0.0},

@@ -48,9 +48,9 @@ CONFIG: dict[str, Any] = {
     "columns": simulator.ROLES,
     "quarantine": {"max_share": 0.5, "max_label_share": 0.5},
     "simulator": {"customers": 300, "terminals": 60, "corrupt_share": 0.005},
+    "features": [{"preset": "payments", "windows": ["1d"]}],
     "task": {
         "kind": "tabular",
-        "windows_days": [1],
         "candidates": {
             "logistic_regression": {"kind": "logistic_regression"},
             "mlp": {"kind": "mlp", "parameters": {"hidden": 4, "epochs": 1}},

@@ -13,7 +13,7 @@ from nightshift.runtime.errors import UserError
 
 MIN_POSITIVES = 50  # positives of the test days, which decide; the schema's default
 FEWEST_POSITIVES = 20
-WINDOWS: list[list[int]] = [[1, 7, 30], [1, 7, 14], [1, 7], [1]]
+WINDOWS: list[list[str]] = [["1d", "7d", "30d"], ["1d", "7d", "14d"], ["1d", "7d"], ["1d"]]
 WEEK = 7
 USUAL_TRAINING = 14  # days
 Config = dict[str, Any]
@@ -75,7 +75,10 @@ def _variants(config: Config, days: int) -> Iterator[Config]:
     for windows, (train_days, test_days) in product(WINDOWS if has_entities else [[]], _lengths(days)):
         protocol: dict[str, Any] = {"train_days": train_days, "test_days": test_days}
         protocol |= {"drop_compromised": False} if has_entities else {}
-        yield config | {"task": config["task"] | {"windows_days": windows}, "protocol": protocol}
+        yield config | {
+            "features": [{"preset": "payments"} | ({"windows": windows} if windows else {})],
+            "protocol": protocol,
+        }
 
 
 def _lengths(days: int) -> Iterator[tuple[int, int]]:

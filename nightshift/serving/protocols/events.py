@@ -42,7 +42,7 @@ async def score(manager: ModelManager, raw: object, max_rows: int, pinned: Model
     except (UserError, UnavailableError) as error:
         index = error.index if isinstance(error, RefusedEventError) else 0
         raise _refuse(f"events[{index}]", error) from None
-    model = pinned or manager.find_by_windows(stored.base.snapshot.windows)
+    model = pinned or manager.find_by_features(stored.base.snapshot.features)
     split = None if pinned else manager.find_split(model)
     inputs = stored.rows, [categories for _, categories in parsed]
     if split is None:

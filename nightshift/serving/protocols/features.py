@@ -48,7 +48,7 @@ def describe(manager: ModelManager) -> dict[str, Any]:
         "version": pointer.version,
         "sha256": pointer.sha256,
         "candidate": package.selected,
-        "inputs": package.preprocessing.model_dump(exclude={"kind", "windows"}),
+        "inputs": package.preprocessing.model_dump(exclude={"kind", "features"}),
         "threshold": package.decision.threshold,
         "trained": package.lineage.train.model_dump(mode="json", include={"first", "last"}),
         "champion_since": pointer.since,

@@ -28,6 +28,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         terminal: None in a use case without terminals.
         amount: 0 in a use case without amounts.
         numeric: the user's further numeric columns, in their order; NaN where a number is missing.
+        categorical: the user's categorical columns, where features are made of those of earlier events.
     """
 
     event_id: Id
@@ -36,12 +37,19 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     terminal: Id | None = None
     amount: float = 0.0
     numeric: tuple[float, ...] = ()
+    categorical: tuple[str, ...] = ()
 
 
 class EventParser:
-    """Reads raw events of one use case."""
+    """Reads raw events of one use case.
 
-    def __init__(self, events: Events) -> None:
+    Args:
+        events: what they look like.
+        keeps_categories: whether features are made of categories of earlier events.
+    """
+
+    def __init__(self, events: Events, keeps_categories: bool = False) -> None:
+        self._keeps_categories = keeps_categories
         roles = events.columns
         self._event_id, self._time = roles["event_id"], roles["event_time"]
         self._customer, self._terminal, self._amount = roles.get("customer"), roles.get("terminal"), roles.get("amount")
@@ -63,6 +71,7 @@ class EventParser:
             self._id(raw, self._terminal) if self._terminal else None,
             self._parse_amount(raw, self._amount) if self._amount else 0.0,
             tuple([self._number(raw, name) for name in self._numeric]) if self._numeric else (),
+            tuple(self.categories(raw).values()) if self._keeps_categories else (),
         )
 
     def label(self, raw: Mapping[str, Any]) -> tuple[Id, int, int]:

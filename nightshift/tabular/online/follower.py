@@ -35,7 +35,7 @@ class Follower:
         self._folder = folder
         self._uri, _ = snapshot.under(embedded.last(Path(folder)), uri, inputs)
         self.store = open_store(snapshot.map_file(self._uri, folder))
-        self.reader = EventParser(self.store.base.snapshot.events)
+        self.reader = self._parser()
 
     def follow(self, uri: str, inputs: TabularPreprocessing) -> None:
         """Move to the snapshot of another model, unless the present one is as new and serves it.
@@ -45,7 +45,7 @@ class Follower:
         """
         present = self.store.base.snapshot
         uri, wanted = snapshot.under(present.last, uri, inputs)
-        if present.windows != wanted.windows or present.last < wanted.last:
+        if present.features != wanted.features or present.last < wanted.last:
             self._swap(uri)
 
     def renew(self, inputs: TabularPreprocessing) -> str | None:
@@ -57,4 +57,8 @@ class Follower:
 
     def _swap(self, uri: str) -> None:
         self.store.swap(snapshot.map_file(uri, self._folder))
-        self.reader, self._uri = EventParser(self.store.base.snapshot.events), uri
+        self.reader, self._uri = self._parser(), uri
+
+    def _parser(self) -> EventParser:
+        base = self.store.base
+        return EventParser(base.snapshot.events, base.layout.keeps_categories)

@@ -1,61 +1,74 @@
-"""From what the windows of one event hold to its numeric inputs, with the batch kernel's arithmetic."""
+"""From the histories of one event's entities to its numeric inputs, with the batch kernel's arithmetic."""
 
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import groupby
 
-from nightshift.contracts.preprocessing import Windows
+from nightshift.contracts.preprocessing import Calendar, Feature, FeatureSpec
 from nightshift.tabular import windows
-from nightshift.tabular.online.base import WindowTotals
+from nightshift.tabular.declarations import EntityGroup, entity_groups, function
 from nightshift.tabular.online.event import Event
+from nightshift.tabular.online.window import EventWindow, History
 from nightshift.tabular.windows import QUARTER
 
 
 class EventInputs:
-    """How the inputs of one event follow from its windows."""
+    """How the inputs of one event follow from the histories of its entities.
 
-    def __init__(self, spec: Windows) -> None:
-        self._lengths, self._delay, self._scale = windows.lengths(spec), windows.delay(spec), 10**spec.amount_decimals
-        self._has_amount, self._timezone = "amount" in spec.roles, spec.timezone
+    Args:
+        spec: the features.
+        scales: column of numbers -> units in one.
+    """
 
-    def units(self, amount: float) -> int:
-        """Return an amount in minor units."""
-        units: int = round(amount * self._scale)
-        return units
+    def __init__(self, spec: FeatureSpec, scales: dict[str, int]) -> None:
+        self._calendar, self._timezone, self._has_amount = tuple(spec.calendar), spec.timezone, spec.has_amount
+        names = [feature.name for feature in spec.features]
+        self._size = len(names)
+        self._groups = [_GroupInputs(group, names, scales) for group in entity_groups(spec)]
 
-    def customer_edges(self, time: int) -> list[int]:
-        """Return the moments after which the customer's windows of an event start."""
-        return [time - length for length in self._lengths]
-
-    def terminal_edges(self, time: int) -> tuple[int, list[int]]:
-        """Return the moment that the terminal's windows of an event end with, and those after which they start."""
-        last = time - self._delay
-        return last, [last - length for length in self._lengths]
-
-    def row(self, event: Event, customer: WindowTotals | None, terminal: WindowTotals | None) -> list[float]:
-        """Return the numeric inputs of an event, in the order of `windows.numeric_inputs`.
+    def row(self, event: Event, histories: Sequence[History]) -> list[float]:
+        """Return the numeric inputs of an event, in the order of `declarations.numeric_inputs`.
 
         Args:
             event: whose they are.
-            customer: what its customer's windows hold; None in a use case without customers.
-            terminal: what its terminal's windows hold; None in a use case without terminals.
+            histories: of its entities, in the order of `declarations.entity_groups`.
         """
+        features = [0.0] * self._size
+        for group, history in zip(self._groups, histories, strict=True):
+            group.fill(features, history, event.time)
         row = [event.amount] if self._has_amount else []
-        row += _calendar(event.time // QUARTER, self._timezone)
-        if customer and self._has_amount:
-            scale = self._scale
-            for count, total in zip(*customer, strict=True):
-                # as arrays are divided: both as float64, in which a large sum is rounded first
-                row += count, float(total) / (count * scale)
-        elif customer:
-            row += customer[0]
-        if terminal:
-            for count, positives in zip(*terminal, strict=True):
-                row += count, positives / count if count else 0.0
+        row += _calendar(event.time // QUARTER, self._timezone, self._calendar)
+        row += features
         row += event.numeric
         return row
 
 
+class _GroupInputs:
+    """The features of one entity by their windows."""
+
+    def __init__(self, group: EntityGroup, names: list[str], scales: dict[str, int]) -> None:
+        def window(feature: Feature) -> tuple[int, int, int, bool]:
+            return group.lag(feature), feature.length, feature.newest or 0, feature.with_event
+
+        ordered = sorted(group.features, key=window)
+        self._windows = []
+        for _, same in groupby(ordered, key=window):
+            features = list(same)
+            calls = [
+                (names.index(feature.name), function(feature).compute, feature, scales.get(feature.column or "", 1))
+                for feature in features
+            ]
+            self._windows.append((group.lag(features[0]), features[0], calls))
+
+    def fill(self, features: list[float], history: History, time: int) -> None:
+        for lag, first, calls in self._windows:
+            window = EventWindow(history, time, lag, first)
+            for position, compute, feature, scale in calls:
+                features[position] = compute(window.select(feature, scale))
+
+
 @lru_cache(maxsize=4096)
-def _calendar(quarter: int, timezone: str) -> tuple[float, float]:
-    """Return the calendar's flags in a quarter of an hour, counted since 1970, by a zone's clock."""
-    wall = windows.wall_time(quarter, timezone)
-    return float(windows.is_weekend(wall)), float(windows.is_night(wall))
+def _calendar(quarter: int, timezone: str, parts: tuple[Calendar, ...]) -> tuple[float, ...]:
+    """Return what a zone's calendar shows in a quarter of an hour, counted since 1970."""
+    wall = windows.wall_time(quarter, timezone) if parts else 0
+    return tuple(float(windows.calendar_value(part, wall)) for part in parts)

@@ -26,7 +26,8 @@ from typing import NamedTuple
 import msgspec
 
 from nightshift.runtime.errors import UnavailableError, UserError
-from nightshift.tabular.online.state import EventRecord, Label
+from nightshift.tabular.online.layout import EventRecord
+from nightshift.tabular.online.state import Label
 
 FIRST = b"0" * 8  # instead of the checksum of the line before
 TEXT = 18  # where a line's text begins, after its own checksum and that of the line before
@@ -79,7 +80,7 @@ class Commit(NamedTuple):
     def records(self) -> list[Record]:
         """What it holds."""
         rows = [] if self.text.startswith(b"{") else msgspec.json.decode(self.text)
-        return [Label(*row) if len(row) == len(Label._fields) else EventRecord(*row) for row in rows]
+        return [EventRecord(*row) if isinstance(row[-1], list) else Label(*row) for row in rows]
 
 
 def damage_error(path: Path, what: str) -> UserError:

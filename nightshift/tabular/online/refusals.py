@@ -1,10 +1,11 @@
 """What a store refuses, in the same words whichever store it is."""
 
+from collections.abc import Sequence
 from datetime import date
 
 from nightshift.contracts.online import Snapshot
 from nightshift.runtime.errors import UserError
-from nightshift.tabular.online.event import Event
+from nightshift.tabular.online.event import Event, Id
 
 
 class RefusedEventError(UserError):
@@ -27,10 +28,11 @@ def too_old(event: Event, snapshot: Snapshot) -> UserError:
     )
 
 
-def another(event: Event) -> UserError:
-    """An event whose id another one of its day has."""
+def another(event_id: Id, columns: Sequence[str]) -> UserError:
+    """An event whose id another one of its day has; the columns that are kept of events."""
+    *further, last = ["time", *columns]
     return UserError(
-        f"event {event.event_id!r} is known with another time, customer, terminal or amount; an event does not change, "
+        f"event {event_id!r} is known with another {', '.join(further)} or {last}; an event does not change, "
         "and another one needs an id of its own"
     )
 

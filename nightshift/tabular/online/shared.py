@@ -17,22 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nightshift.runtime.errors import UnavailableError, UserError
-from nightshift.tabular.online.base import (
-    NOTHING,
-    NOWHERE,
-    Base,
-    Terminals,
-    WindowTotals,
-    add_to_windows,
-    encode_key,
-    sum_windows,
-)
+from nightshift.tabular.online.base import NOWHERE, Base
 from nightshift.tabular.online.event import Event
 from nightshift.tabular.online.inputs import EventInputs
+from nightshift.tabular.online.layout import EventRecord, encode_key
 from nightshift.tabular.online.limits import NOW, Clock, EventGuard
+from nightshift.tabular.online.overlay import Overlay, Positives
 from nightshift.tabular.online.refusals import RefusedEventError, another, earlier, too_old
 from nightshift.tabular.online.state import UNKNOWN, Label
 from nightshift.tabular.online.store import in_order
+from nightshift.tabular.online.window import History
 from nightshift.tabular.windows import DAY
 
 if TYPE_CHECKING:
@@ -220,16 +214,17 @@ class _Over:
     """A snapshot, and how a process reads what Redis has over it."""
 
     def __init__(self, base: Base, clock: Clock) -> None:
-        spec = base.snapshot.windows
-        self.base, self.inputs, self.limits = base, EventInputs(spec), EventGuard(base.snapshot, clock)
-        days = max(spec.windows_days, default=0) + spec.label_delay_days
-        self.seconds = (days + EXTRA_DAYS) * DAY // 1_000_000
+        spec = base.snapshot.features
+        self.base, self.layout, self.limits = base, base.layout, EventGuard(base.snapshot, clock)
+        self.inputs = EventInputs(spec, self.layout.scales)
+        self.seconds = (spec.longest_days + spec.label_delay_days + EXTRA_DAYS) * DAY // 1_000_000
 
     @property
-    def head(self) -> tuple[int, int, int, int]:
-        """The first arguments of `TAKE`."""
+    def head(self) -> tuple[int, ...]:
+        """The first arguments of `TAKE`: of the snapshot, then for each entity whether it has labels."""
         until = self.base.until
-        return until, until + LAG * DAY, until - LAG * DAY, self.seconds
+        labeled = [int(number in self.base.labeled) for number in range(len(self.layout.groups))]
+        return until, until + LAG * DAY, until - LAG * DAY, self.seconds, len(labeled), *labeled
 
     def take_arguments(self, events: Sequence[Event]) -> list[Arguments]:
         """Return the arguments of `TAKE` for each of a request's events, in the order in which they are taken in.
@@ -247,7 +242,7 @@ class _Over:
         """
         for index, event in enumerate(events):
             _call_for(index, self.limits.check, event)
-        return [self.inputs.row(event, None, None) for event in events]
+        return [self.inputs.row(event, []) for event in events]
 
     def rows(self, events: Sequence[Event], answers: Sequence[Any]) -> list[list[float]]:
         """Return the numeric inputs of a request's events from what `TAKE` answers.
@@ -271,85 +266,107 @@ class _Over:
         self.limits.check(event)
         if event.time < self.base.oldest:
             raise too_old(event, self.base.snapshot)
-        units = self.inputs.units(event.amount)
-        last, edges = self.inputs.terminal_edges(event.time)
-        is_new = self._find(event, units) == NOWHERE
-        sides = min(self.inputs.customer_edges(event.time)), last, min(edges)
-        return f"{event.time // DAY}:{event.event_id}", *self._names(event), event.time, units, int(is_new), *sides
+        record = self.layout.record(event)
+        is_new = self._find(record) == NOWHERE
+        groups = [layout.group for layout in self.layout.groups]
+        edges = [event.time - group.longest_reach for group in groups]
+        ends = [event.time - group.shortest_lag for group in groups]
+        parts: list[int | str] = []
+        for own in zip(self._names(record), self._members(record), edges, ends, strict=True):
+            parts += own
+        return f"{event.time // DAY}:{event.event_id}", event.time, int(is_new), *parts
 
-    def locate(self, event: Event, record: str) -> tuple[int, int]:
+    def locate(self, event: Event, known: str) -> tuple[int, int]:
         """Return an event's index in the snapshot, or `NOWHERE` and the number of its record in Redis.
 
         Raises:
             UserError: when its id is another event's.
         """
-        units = self.inputs.units(event.amount)
-        index = self._find(event, units)
-        if index != NOWHERE or not record:
+        record = self.layout.record(event)
+        index = self._find(record)
+        if index != NOWHERE or not known:
             return index, 0
-        number, time, _, *rest = record.split(" ")
-        if [time, *rest] != [str(event.time), str(units), *self._names(event)]:
-            raise another(event)
+        number, time, _, *rest = known.split(" ")
+        if [time, *rest] != [str(event.time), *self._names(record), *" ".join(self._members(record)).split()]:
+            raise another(event.event_id, self.layout.columns)
         return NOWHERE, int(number)
 
     def row(self, event: Event, answer: Sequence[Any], index: int, number: int) -> list[float]:
         """Return the numeric inputs of an event from what `TAKE` answers; index and number as `locate` returns them."""
-        _, customers, terminals, labels, values = answer
-        customer = self._customer(event, index, number, customers)
-        return self.inputs.row(event, customer, self._terminal(event, terminals, zip(labels, values, strict=True)))
+        _, *groups = answer
+        record = self.layout.record(event)
+        histories = [self._history(group, record, (index, number), *own) for group, own in enumerate(groups)]
+        return self.inputs.row(event, histories)
 
-    def label_arguments(self, label: Label) -> tuple[int | str, str, str] | None:
-        """Return the last arguments of `LABEL`; None when the event is known and no window counts its label."""
+    def label_arguments(self, label: Label) -> tuple[int | str, ...] | None:
+        """Return the last arguments of `LABEL`; None when the event is known and no window counts its label.
+
+        They are the time and whether it is positive in the snapshot, of an event of it, then the number of its
+        entities, and for each whether it has labels and, of an event of the snapshot, its name.
+        """
         index = self.base.locate(label.event_id, label.time // DAY) if label.time < self.base.until else NOWHERE
-        if index == NOWHERE:
-            return "", "", ""
-        if not self.base.terminals:
+        if index != NOWHERE and not self.base.labeled:
             return None
-        row = self.base.terminal_row(index)
-        name = self.base.terminals.keys.name(self.base.terminals.find_owner(row))
-        return self.base.terminals.times[row], name, str(int(self.base.terminals.labels[row] == 1))
+        entities: list[int | str] = []
+        for number, history in enumerate(self.base.histories):
+            owner = history.find_owner(self.base.row(number, index)) if index != NOWHERE else NOWHERE
+            entities += int(number in self.base.labeled), "" if index == NOWHERE else history.keys.name(owner)
+        known = ("", "") if index == NOWHERE else (self.base.time(index), str(int(self.base.label(index) == 1)))
+        return *known, len(self.base.histories), *entities
 
-    def _find(self, event: Event, units: int) -> int:
-        return self.base.find(event, units) if event.time < self.base.until else NOWHERE
+    def _find(self, record: EventRecord) -> int:
+        return self.base.find(record) if record.time < self.base.until else NOWHERE
 
-    def _names(self, event: Event) -> tuple[str, str]:
-        customer = encode_key(event.customer) if self.base.customers and event.customer is not None else ""
-        return customer, encode_key(event.terminal) if self.base.terminals and event.terminal is not None else ""
+    def _names(self, record: EventRecord) -> list[str]:
+        return [encode_key(layout.key(record)) for layout in self.layout.groups]
 
-    def _customer(self, event: Event, index: int, number: int, records: Iterable[str]) -> WindowTotals | None:
-        if not self.base.customers or event.customer is None:
-            return None
-        edges, until = self.inputs.customer_edges(event.time), self.base.until
-        row = None if index == NOWHERE else self.base.customer_row(index)
-        rows = self.base.customers.rows(event.customer, event.time if event.time < until else None, row)
-        totals = sum_windows(edges, self.base.customers, rows, NOTHING, 0)
-        for record in records:
-            serial, time, over, units = map(int, record.split(" "))
-            if max(time, over) >= until and (time < event.time or serial <= number):
-                add_to_windows(totals[0], 1, time, edges)
-                add_to_windows(totals[1], units, time, edges)
-        return totals
+    def _members(self, record: EventRecord) -> list[str]:
+        """Return what each entity's record holds of an event: values, then numbers; Lua passes them on as they are."""
+        return [
+            " ".join(map(str, [*layout.values(record).values(), *layout.numbers(record).values()]))
+            for layout in self.layout.groups
+        ]
 
-    def _terminal(
-        self, event: Event, records: Iterable[str], labels: Iterable[tuple[str, str | None]]
-    ) -> WindowTotals | None:
-        past = self.base.terminals
-        if not past or event.terminal is None:
-            return None
-        last, edges = self.inputs.terminal_edges(event.time)
-        owner = past.keys.find(event.terminal)
-        totals = past.windows(owner, last, edges)
-        for record in records:
-            _, time, over, _ = map(int, record.split(" "))
-            if max(time, over) >= self.base.until:
-                add_to_windows(totals[0], 1, time, edges)
+    def _history(
+        self,
+        group: int,
+        record: EventRecord,
+        position: tuple[int, int],
+        records: Iterable[str],
+        labels: Iterable[str],
+        values: Iterable[str | None],
+    ) -> History:
+        layout, past = self.layout.groups[group], self.base.histories[group]
+        index, number = position
+        is_past = index != NOWHERE
+        owner = past.keys.find(layout.key(record))
+        row = self.base.row(group, index) if is_past else None
+        low, high = past.locate(owner, record.time if record.time < self.base.until else None, row)
+        overlay = self._overlay(group, record, number, records)
+        corrections = self._corrections(zip(labels, values, strict=True))
+        return History(past, owner, low, high, overlay, len(overlay.times), is_past, corrections)
+
+    def _overlay(self, group: int, record: EventRecord, number: int, records: Iterable[str]) -> Overlay:
+        """Return the entity's events in Redis up to an event: earlier ones, and those of its time that came first."""
+        layout, until = self.layout.groups[group], self.base.until
+        overlay = Overlay(layout)
+        for serial, moment, over, *columns in sorted(tuple(map(int, text.split(" "))) for text in records):
+            if max(moment, over) >= until and (moment < record.time or serial <= number):
+                overlay.add_columns(serial, moment, columns)
+        return overlay
+
+    def _corrections(self, labels: Iterable[tuple[str, str | None]]) -> list[Positives]:
+        """Return by how much labels in Redis change what the snapshot has of positives."""
+        corrections = Positives()
         for name, value in labels:
             if value:
                 time, label, over, came = map(int, value.split(" "))
-                add_to_windows(totals[1], self._change(name, label, over, max(time, came), past), time, edges)
-        return totals
+                change = self._change(name, label, over, max(time, came))
+                if change:
+                    corrections.change(time, change > 0, was_first=change < 0)
+        return [corrections]
 
-    def _change(self, name: str, label: int, over: int, came: int, past: Terminals) -> int:
+    def _change(self, name: str, label: int, over: int, came: int) -> int:
         """Return by how much a label changes the number of positives.
 
         Args:
@@ -357,14 +374,13 @@ class _Over:
             label: 0 or 1.
             over: end of the snapshot over which the label came in.
             came: likewise of the event, or its time if that is later.
-            past: the snapshot's terminals.
         """
         if came >= self.base.until:
             return label
         day, _, text = name.partition(":")
         event_id = int(text) if "event_id" in self.base.snapshot.events.integers else text
         index = self.base.locate(event_id, int(day))
-        own = UNKNOWN if index == NOWHERE else past.labels[self.base.terminal_row(index)]
+        own = UNKNOWN if index == NOWHERE else self.base.label(index)
         is_counted = index != NOWHERE and (own == UNKNOWN or over >= self.base.until)
         return label - (own == 1) if is_counted else 0
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from nightshift.config.tabular import TabularConfig
 from nightshift.contracts.online import Replay
-from nightshift.tabular import windows
+from nightshift.tabular import declarations
 from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.event import Event
 from nightshift.tabular.online.state import Label, OnlineState
@@ -31,7 +31,7 @@ def replay(base: Base, events: pd.DataFrame, offline: pd.DataFrame, config: Tabu
         config: the use case.
     """
     assert np.array_equal(offline["event_id"], events["event_id"]), "the features are of other events"
-    names = windows.numeric_inputs(base.snapshot.windows, config.columns.numeric)
+    names = declarations.numeric_inputs(base.snapshot.features, config.columns.numeric)
     state = OnlineState(base)
     rows = [_take_in(state, event, label) for event, label in _pair_events(events, config)]
     apart = differences(np.array(rows).reshape(-1, len(names)), offline[names].to_numpy())
@@ -67,6 +67,9 @@ def _pair_events(events: pd.DataFrame, config: TabularConfig) -> Iterator[tuple[
     times = events["event_time"].astype("datetime64[us]").astype("int64").tolist()
     amounts = events["amount"].tolist() if "amount" in events else [0.0] * len(events)
     numeric = events[config.columns.numeric].to_numpy(dtype="float64").tolist()
+    categories = events[config.columns.categorical].to_numpy(dtype=object).tolist()
     labels = [None if label is pd.NA else label for label in events["label"].tolist()]
-    rows = zip(event_ids, times, customers, terminals, amounts, map(tuple, numeric), strict=True)
+    rows = zip(
+        event_ids, times, customers, terminals, amounts, map(tuple, numeric), map(tuple, categories), strict=True
+    )
     return zip(starmap(Event, rows), labels, strict=True)

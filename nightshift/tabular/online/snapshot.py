@@ -17,14 +17,16 @@ import pandas as pd
 from nightshift import storage
 from nightshift.config.tabular import TabularConfig
 from nightshift.contracts.online import SUFFIX, Array, Events, Snapshot, SnapshotLimits
-from nightshift.contracts.preprocessing import TabularPreprocessing, Windows
+from nightshift.contracts.preprocessing import FeatureSpec, TabularPreprocessing
 from nightshift.data.splits import Days
 from nightshift.runtime.errors import UserError
 from nightshift.tabular import windows
-from nightshift.tabular.online.base import Base, halves
+from nightshift.tabular.declarations import EntityGroup, decimals, entity_groups, numeric_inputs
+from nightshift.tabular.online.base import Base, name_arrays
 from nightshift.tabular.online.event import Id
+from nightshift.tabular.online.layout import encode_value, halves, join_key
 
-SCHEMA = 1  # part of every snapshot's key: raise it whenever the same events would give another file
+SCHEMA = 2  # part of every snapshot's key: raise it whenever the same events would give another file
 ALIGNMENT = 64
 FORMATS = {"int64": "q", "uint32": "I", "int8": "b"}
 UNLABELED = -1
@@ -60,30 +62,34 @@ def limits(config: TabularConfig) -> SnapshotLimits:
     )
 
 
-def arrays(events: pd.DataFrame, spec: Windows) -> dict[str, Integers]:
+def arrays(events: pd.DataFrame, spec: FeatureSpec) -> dict[str, Integers]:
     """Return what the windows of later events need of some events, by name; nothing in a use case without windows.
 
     Args:
         events: canonical events, in order of time as the batch kernel takes them.
-        spec: which windows there are.
+        spec: the features.
 
     Raises:
-        UserError: when an amount is too large to be summed exactly.
+        UserError: when a number is too large to be summed exactly.
     """
-    sides = windows.sides(spec)
     times = events["event_time"].astype("datetime64[us]").astype("int64").to_numpy()
     columns: dict[str, Integers] = {}
     rows: dict[str, Integers] = {}
-    for side in sides:
-        keys, codes = _number_keys(events[side])
+    groups = entity_groups(spec)
+    for number, group in enumerate(groups):
+        name = name_arrays(number)
+        keys, codes = _number_keys([events[column] for column in group.entity])
         order = np.argsort(codes, kind="stable")
-        columns |= _name_keys(f"{side}s", keys)
-        columns[f"{side}_starts"] = np.searchsorted(codes[order], np.arange(len(keys[0]) + 1))
-        columns[f"{side}_times"] = times[order]
-        columns |= (_amounts if side == "customer" else _labels)(events, order, spec, columns)
-        rows[side] = np.empty(len(order), dtype=_narrow(len(order)))
-        rows[side][order] = np.arange(len(order))
-    return columns | (_index(events["event_id"], rows) if sides else {})
+        columns |= _name_keys(name, keys)
+        columns[f"{name}_starts"] = np.searchsorted(codes[order], np.arange(len(keys[0]) + 1))
+        columns[f"{name}_times"] = times[order]
+        ordered = events[group.columns].take(order)
+        columns |= _numbers(name, group, ordered, spec) | _values(name, group, ordered)
+        if group.reads_labels:
+            columns |= _labels(name, ordered["label"], columns)
+        rows[f"event_rows_{number}"] = np.empty(len(order), dtype=_narrow(len(order)))
+        rows[f"event_rows_{number}"][order] = np.arange(len(order))
+    return columns | (_index(events["event_id"], rows) if groups else {})
 
 
 def write(uri: str, content: Mapping[str, Integers], snapshot: Snapshot) -> Snapshot:
@@ -113,21 +119,20 @@ def build_snapshot(config: TabularConfig, days: Days, events: pd.DataFrame) -> t
         days: the days of the events: the logical date, and as many before it as its windows reach back.
         events: canonical events, in order of time.
     """
-    spec = windows.configured_windows(config)
-    content = arrays(events, spec)
-    counts = {f"{side}s": len(content.get(f"{side}s", ())) for side in ("customer", "terminal")}
+    spec = config.feature_spec
+    content, groups = arrays(events, spec), entity_groups(spec)
     manifest = Snapshot(
         first=days.first,
         last=days.last,
         sha256="",
         size=0,
         rows=len(events),
-        windows=spec,
+        entities={group.name: len(content[name_arrays(number)]) for number, group in enumerate(groups)},
+        features=spec,
         events=describe_events(config, events),
         limits=limits(config),
         arrays={},
         example=None,
-        **counts,
     )
     return content, manifest
 
@@ -189,9 +194,9 @@ def read(uri: str) -> Snapshot:
 
 def serves(snapshot: Snapshot, model: TabularPreprocessing) -> bool:
     """Return whether the inputs that follow from a snapshot are those that a model takes."""
-    numeric = windows.numeric_inputs(snapshot.windows, snapshot.events.numeric)
+    numeric = numeric_inputs(snapshot.features, snapshot.events.numeric)
     has_same = numeric == model.numeric and {*snapshot.events.categorical} == {*model.categorical}
-    return has_same and snapshot.windows == model.windows and {*snapshot.events.nullable} <= {*model.nullable}
+    return has_same and snapshot.features == model.features and {*snapshot.events.nullable} <= {*model.nullable}
 
 
 def newest(lake: str, use_case: str, model: TabularPreprocessing) -> str | None:
@@ -252,10 +257,18 @@ def _newest(folder: str, model: TabularPreprocessing, after: str = "") -> str | 
     return None
 
 
-def _number_keys(values: pd.Series) -> tuple[list[Integers], Integers]:
-    """Return a column's sorted keys, as one array or for texts as two, and each row's index among them."""
-    codes, uniques = pd.factorize(values)
-    keys = _halves(uniques.tolist()) if not pd.api.types.is_integer_dtype(values) else [np.asarray(uniques, "int64")]
+def _number_keys(columns: list[pd.Series]) -> tuple[list[Integers], Integers]:
+    """Return the sorted keys of one column or several, as one array or for texts as two, and each row's index."""
+    values, codes = columns[0], pd.factorize(columns[0])[0]
+    for column in columns[1:]:
+        further = pd.factorize(column)[0]
+        codes = codes * (len(column) + 1) + further
+    _, firsts, codes = np.unique(codes, return_index=True, return_inverse=True)
+    if len(columns) == 1 and pd.api.types.is_integer_dtype(values):
+        keys = [values.to_numpy("int64")[firsts]]
+    else:
+        picked = [column.take(firsts).tolist() for column in columns]
+        keys = _halves([join_key(parts) for parts in zip(*picked, strict=True)] if len(columns) > 1 else picked[0])
     order = np.argsort(keys[0])
     ranks = np.empty(len(order), dtype="int64")
     ranks[order] = np.arange(len(order))
@@ -271,32 +284,50 @@ def _name_keys(name: str, keys: list[Integers]) -> dict[str, Integers]:
     return dict(zip([name, f"{name}_check"], keys, strict=False))
 
 
-def _amounts(events: pd.DataFrame, order: Integers, spec: Windows, _: object) -> dict[str, Integers]:
-    units = np.zeros(len(events), "int64")
-    if "amount" in spec.roles:
-        units = windows.minor_units(events["amount"], spec.amount_decimals, np)[order]
-    return {"customer_totals": np.concatenate([np.zeros(1, "int64"), np.cumsum(units)])}
+def _numbers(name: str, group: EntityGroup, events: pd.DataFrame, spec: FeatureSpec) -> dict[str, Integers]:
+    """Return the cumulative numbers and squares of a group's events, one more than events."""
+    totals = {}
+    for column in group.numbers:
+        power = 2 if column in group.square_columns else 1
+        units = windows.whole_units(events[column], column, decimals(spec, column), np, power)
+        totals[f"{name}_totals_{column}"] = _accumulate(units)
+        if power > 1:
+            totals[f"{name}_squares_{column}"] = _accumulate(units * units)
+    return totals
 
 
-def _labels(events: pd.DataFrame, order: Integers, _: Windows, columns: Mapping[str, Integers]) -> dict[str, Integers]:
-    labels = events["label"].fillna(UNLABELED).to_numpy(dtype="int8")[order]
-    positive = labels == 1
+def _accumulate(values: Integers) -> Integers:
+    return np.concatenate([np.zeros(1, "int64"), np.cumsum(values)])
+
+
+def _values(name: str, group: EntityGroup, events: pd.DataFrame) -> dict[str, Integers]:
+    """Return the numbers that stand for values of a group's events."""
+    values = {}
+    for column in group.categories:
+        codes, uniques = pd.factorize(events[column])
+        values[f"{name}_values_{column}"] = np.array([encode_value(value) for value in uniques.tolist()], "int64")[
+            codes
+        ]
+    return values
+
+
+def _labels(name: str, labels: pd.Series, columns: Mapping[str, Integers]) -> dict[str, Integers]:
+    known = labels.fillna(UNLABELED).to_numpy(dtype="int8")
+    positive = known == 1
     before = np.concatenate([np.zeros(1, "int64"), np.cumsum(positive)])
     return {
-        "terminal_labels": labels,
-        "positive_starts": before[columns["terminal_starts"]],
-        "positive_times": columns["terminal_times"][positive],
+        f"{name}_labels": known,
+        f"{name}_positive_starts": before[columns[f"{name}_starts"]],
+        f"{name}_positive_times": columns[f"{name}_times"][positive],
     }
 
 
 def _index(ids: pd.Series, rows: dict[str, Integers]) -> dict[str, Integers]:
-    """Return the sorted ids, and each one's row by customer and by terminal."""
+    """Return the sorted ids, and each one's row in every group."""
     whole = pd.api.types.is_integer_dtype(ids)
     keys = [ids.to_numpy("int64")] if whole else _halves(ids.tolist())
     order = np.argsort(keys[0], kind="stable")
-    return _name_keys("events", [half[order] for half in keys]) | {
-        f"event_{side}_rows": values[order] for side, values in rows.items()
-    }
+    return _name_keys("events", [half[order] for half in keys]) | {name: values[order] for name, values in rows.items()}
 
 
 def _narrow(rows: int) -> str:

@@ -1,9 +1,12 @@
 -- Lua knows doubles only: what has to stay exact passes through as text, and is added up by who asks.
--- KEYS[1]: prefix. ARGV: first moment after the snapshot, the same LAG days later and earlier, seconds to keep, then of
--- each request how many events it has, and of each of these: id, customer, terminal, time, units, whether to take it in,
--- edge of the customer's longest window, end and edge of the terminal's. A request in which an id is another event's is
--- not taken in; then all that is answered of it is what is known of the ids.
-local prefix, over, later, earlier, seconds = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- KEYS[1]: prefix. ARGV: first moment after the snapshot, the same LAG days later and earlier, seconds to keep, how many
+-- entities an event has and for each whether its features read labels, then of each request how many events it has, and
+-- of each of these: id, time, whether to take it in, and for each entity its name, what is kept of the event, the edge
+-- of the longest window and the end of the newest one. A request in which an id is another event's is not taken in; then all that is answered of
+-- it is what is known of the ids.
+local prefix, over, later, earlier, seconds, entities = KEYS[1], unpack(ARGV, 1, 5)
+entities = tonumber(entities)
+local width = 3 + 4 * entities
 local newest = redis.call('GET', prefix .. 'newest')
 if newest and tonumber(newest) > tonumber(later) then return redis.error_reply('BEHIND ' .. newest) end
 if not newest or tonumber(newest) < tonumber(over) then redis.call('SET', prefix .. 'newest', over) end
@@ -21,19 +24,28 @@ local function hash(key, fields)  -- unpack has an end, of some thousands
   end
   return values
 end
+local function join(i)  -- an event's names, then what is kept of it
+  local names, kept = {}, {}
+  for entity = 0, entities - 1 do
+    names[#names + 1] = ARGV[i + 3 + 4 * entity]
+    if ARGV[i + 4 + 4 * entity] ~= '' then kept[#kept + 1] = ARGV[i + 4 + 4 * entity] end
+  end
+  for _, text in ipairs(kept) do names[#names + 1] = text end
+  return table.concat(names, ' ')
+end
 local answers = {}
 local function refused(first, last)
   local found, seen, wrong = {}, {}, false
-  for i = first, last, 9 do
-    local id, customer, terminal, time, units, add = unpack(ARGV, i, i + 5)
+  for i = first, last, width do
+    local id, time, add = unpack(ARGV, i, i + 2)
     local known = seen[id] or redis.call('GET', prefix .. 'event:' .. id)
-    local record = table.concat({units, customer, terminal}, ' ')
+    local record = join(i)
     if known and add == '1' then
       local before, rest = string.match(known, '^%d+ (%S+) %S+ (.*)$')
       wrong = wrong or before ~= time or rest ~= record
     end
     seen[id] = known or table.concat({0, time, over, record}, ' ')
-    found[#found + 1] = {known or '', {}, {}, {}, {}}
+    found[#found + 1] = {known or ''}
   end
   if wrong then
     for _, answer in ipairs(found) do answers[#answers + 1] = answer end
@@ -41,32 +53,37 @@ local function refused(first, last)
   return wrong
 end
 local function take(i)
-  local id, customer, terminal, time, units, add = unpack(ARGV, i, i + 5)
+  local id, time, add = unpack(ARGV, i, i + 2)
   local known = redis.call('GET', prefix .. 'event:' .. id)
+  local number
   if not known and add == '1' then
-    local number = string.format('%.0f', redis.call('INCR', prefix .. 'events'))
-    known = table.concat({number, time, over, units, customer, terminal}, ' ')
+    number = string.format('%.0f', redis.call('INCR', prefix .. 'events'))
+    known = table.concat({number, time, over, join(i)}, ' ')
     redis.call('SET', prefix .. 'event:' .. id, known, 'EX', seconds)
-    local record = table.concat({number, time, over, units}, ' ')
-    if customer ~= '' then put(prefix .. 'customer:' .. customer, time, record) end
-    if terminal ~= '' then put(prefix .. 'terminal:' .. terminal, time, record) end
   end
-  local customers, terminals, labels, values = {}, {}, {}, {}
-  if customer ~= '' then
-    customers = redis.call('ZRANGEBYSCORE', prefix .. 'customer:' .. customer, '(' .. ARGV[i + 6], time)
+  local answer = {known or ''}
+  for entity = 0, entities - 1 do
+    local name, kept, edge, till = unpack(ARGV, i + 3 + 4 * entity, i + 6 + 4 * entity)
+    name = entity .. ':' .. name
+    if number then
+      local record = number .. ' ' .. time .. ' ' .. over
+      if kept ~= '' then record = record .. ' ' .. kept end
+      put(prefix .. 'events:' .. name, time, record)
+    end
+    local labels, values = {}, {}
+    if ARGV[6 + entity] == '1' then
+      labels = redis.call('ZRANGEBYSCORE', prefix .. 'labeled:' .. name, '(' .. edge, till)
+      values = hash(prefix .. 'labels:' .. name, labels)
+    end
+    answer[#answer + 1] = {redis.call('ZRANGEBYSCORE', prefix .. 'events:' .. name, '(' .. edge, till), labels, values}
   end
-  if terminal ~= '' then
-    terminals = redis.call('ZRANGEBYSCORE', prefix .. 'terminal:' .. terminal, '(' .. ARGV[i + 8], ARGV[i + 7])
-    labels = redis.call('ZRANGEBYSCORE', prefix .. 'labeled:' .. terminal, '(' .. ARGV[i + 8], ARGV[i + 7])
-    values = hash(prefix .. 'labels:' .. terminal, labels)
-  end
-  answers[#answers + 1] = {known or '', customers, terminals, labels, values}
+  answers[#answers + 1] = answer
 end
-local at = 5
+local at = 6 + entities
 while at <= #ARGV do
-  local first, last = at + 1, at + 9 * ARGV[at]
+  local first, last = at + 1, at + width * ARGV[at]
   if not refused(first, last) then
-    for i = first, last, 9 do take(i) end
+    for i = first, last, width do take(i) end
   end
   at = last + 1
 end

@@ -91,7 +91,7 @@ class TableUnderTest(MeasuredRows, base.RowsUnderTest[RowContender]):
     def _explain(self, uri: str, model: ModelPackage, scores: Floats, curves: Curves) -> Explanation:
         rows = self.rows.assign(score=scores)
         return Explanation(
-            slices=slices(rows, self.config.task.longest_window_days),
+            slices=slices(rows, model.tabular.features.find_count("customer")),
             calibration=CalibrationSummary.from_curve(curves.calibration),
             importances=importances(rows, model.tabular.columns, FrameScorer(uri, model).score),
         )

@@ -10,6 +10,7 @@ import pandas as pd
 from sklearn.metrics import average_precision_score
 
 from nightshift.contracts import evaluation as contract
+from nightshift.contracts.preprocessing import DAY, Calendar, Feature
 
 Floats = npt.NDArray[np.floating[Any]]
 Mask = npt.NDArray[np.bool_]
@@ -80,15 +81,15 @@ class Explanation:
     importances: list[tuple[str, float]]
 
 
-def slices(rows: pd.DataFrame, longest: int) -> list[Slice]:
+def slices(rows: pd.DataFrame, count: Feature | None) -> list[Slice]:
     """Measure scores on amount bands, customers with a short history and nights; parts without a row are left out.
 
     Args:
-        rows: `label`, `score`, and where they are known `amount`, `customer_count_{longest}d` and `during_night`.
-        longest: the longest window, in days.
+        rows: `label`, `score`, and where they are known `amount`, the count and `is_night`.
+        count: of the customer's events in the longest window, the row's own included.
     """
     labels, scores = rows["label"].to_numpy(dtype=np.int8), rows["score"].to_numpy()
-    return [_slice(name, labels[mask], scores[mask]) for name, mask in _parts(rows, longest) if mask.any()]
+    return [_slice(name, labels[mask], scores[mask]) for name, mask in _parts(rows, count) if mask.any()]
 
 
 def importances(
@@ -121,14 +122,14 @@ def importances(
     return sorted(drops.items(), key=lambda item: -item[1])
 
 
-def _parts(rows: pd.DataFrame, longest: int) -> Iterator[tuple[str, Mask]]:
+def _parts(rows: pd.DataFrame, count: Feature | None) -> Iterator[tuple[str, Mask]]:
     if "amount" in rows:
         yield from _bands(rows["amount"].to_numpy(dtype=float))
-    count = f"customer_count_{longest}d"
-    if count in rows:
-        yield f"short history: at most {NEW} events in {longest} days", rows[count].to_numpy() <= NEW
-    if "during_night" in rows:
-        yield "night", rows["during_night"].to_numpy() == 1
+    if count and count.name in rows:
+        days = f"{count.length / DAY:g} days"
+        yield f"short history: at most {NEW} events in {days}", rows[count.name].to_numpy() <= NEW
+    if Calendar.IS_NIGHT in rows:
+        yield "night", rows[Calendar.IS_NIGHT].to_numpy() == 1
 
 
 def _bands(amounts: Floats) -> Iterator[tuple[str, Mask]]:

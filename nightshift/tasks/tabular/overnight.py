@@ -65,7 +65,8 @@ def _measured_columns(config: TabularConfig) -> list[str]:
 def _compare_entities(days: list[Partition], inputs: DriftInputs[TabularConfig]) -> Iterator[Signal]:
     """Yield how many of the newest day's customers, and of its rows' terminals, nothing is known of."""
     of_customer, of_terminal = (
-        f"{side}_count_{inputs.config.task.longest_window_days}d" for side in ("customer", "terminal")
+        count.name if (count := inputs.model.tabular.features.find_count(side)) else ""
+        for side in ("customer", "terminal")
     )
     limit, learned = inputs.config.drift.new_entities, inputs.model.tabular.numeric
     if of_customer in learned:

@@ -15,7 +15,7 @@ from nightshift.models import recipes
 from nightshift.models.neural.configured import ConfiguredNetwork
 from nightshift.models.recipes import mlp
 from nightshift.models.tensors import Tensors, by_name
-from nightshift.tabular import inputs, windows
+from nightshift.tabular import declarations, inputs
 from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.base import profiling as base
 from nightshift.tasks.base.training import TrainingSetup
@@ -84,7 +84,7 @@ class ProfilingTask(base.ProfilingTask):
         return RowFit(name, model.candidates[name].kind, _spec(setup, model, name, matrix, labels), matrix, labels)
 
     def network(self, config: TabularConfig, name: str, inputs: int | None) -> ConfiguredNetwork:
-        numeric = windows.numeric_inputs(windows.configured_windows(config), config.columns.numeric)
+        numeric = declarations.numeric_inputs(config.feature_spec, config.columns.numeric)
         candidate = config.task.candidates[name]
         parameters = mlp.parameters(f"task.candidates.{name}.parameters", candidate.parameters).model_dump(mode="json")
         return ConfiguredNetwork(

@@ -19,8 +19,8 @@ from nightshift.models import recipes
 from nightshift.models.graph import Graph
 from nightshift.runtime.errors import UserError, check_names
 from nightshift.stats.ranking import evaluate
+from nightshift.tabular import declarations
 from nightshift.tabular import inputs as tabular
-from nightshift.tabular import windows
 from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.base import training as base
 from nightshift.tasks.base.training import CandidateMetrics, TrainingSetup
@@ -63,7 +63,7 @@ class RowSample(InputRows):
 
     @property
     def preprocessing(self) -> TabularPreprocessing:
-        return TabularPreprocessing(**dict(self.inputs), windows=windows.configured_windows(self.setup.config))
+        return TabularPreprocessing(**dict(self.inputs), features=self.setup.config.feature_spec)
 
     def prepare(self, holdout: "RowHoldout | None", choices: Mapping[str, Mapping[str, float]]) -> Self:
         return replace(self, holdout=holdout, choices=choices)
@@ -162,7 +162,8 @@ class TableRows(base.TrainingRows[RowSample]):
             require_both_classes(rows_of(self.features, fold.train), fold.train),
             self.setup.features.details,
         )
-        nullable = self.setup.config.nullable
+        config = self.setup.config
+        nullable = declarations.nullable_inputs(config.feature_spec, config.nullable)
         inputs = tabular.seen_in(rows, details["numeric"], details["categorical"], nullable)
         return RowSample(rows, fold.train, inputs, self.setup)
 

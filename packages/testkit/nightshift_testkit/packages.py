@@ -14,10 +14,21 @@ from nightshift.contracts.package import (
     Signature,
     Tensor,
 )
-from nightshift.contracts.preprocessing import Inputs, TabularPreprocessing, Windows
+from nightshift.contracts.preprocessing import DAY, Feature, FeatureSpec, Inputs, TabularPreprocessing
 
 DAYS = FoldWindow(first="2024-03-15", last="2024-03-16", rows=80, open_days=2, positives=10)
-WINDOWS = Windows(windows_days=[1, 7], amount_decimals=2, label_delay_days=1, roles=["customer", "terminal", "amount"])
+FEATURES = FeatureSpec(
+    features=[
+        Feature(
+            name=f"customer_count_{days}d", function="count", entity=["customer"], length=days * DAY, with_event=True
+        )
+        for days in (1, 7)
+    ],
+    calendar=[],
+    has_amount=True,
+    amount_decimals=2,
+    label_delay_days=1,
+)
 
 
 def lineage(**changes: Any) -> Lineage:
@@ -49,7 +60,7 @@ def manifest(
     package = ModelPackage(
         files=[File.describe(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()],
         signature=Signature.of_scores(Tensor.of_rows(Datatype.FP32, inputs.width)),
-        preprocessing=TabularPreprocessing(**dict(inputs), windows=WINDOWS),
+        preprocessing=TabularPreprocessing(**dict(inputs), features=FEATURES),
         decision=DecisionRule(threshold=0.5),
         selected=next(iter(graphs)),
         candidates={name: candidate(name) for name in graphs},

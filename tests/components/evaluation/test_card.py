@@ -85,7 +85,6 @@ def test_the_card_speaks_of_what_the_use_case_has(trial: judging.RowTrial) -> No
     config["columns"] |= {"customer": "machine_id", "amount": None}
     alone = config | {
         "columns": config["columns"] | {"customer": None, "terminal": None},
-        "task": config["task"] | {"windows_days": []},
     }
     machines, events = (
         card.render(replace(trial, config=parse(raw)), Explanation([], CALIBRATION, [])) for raw in (config, alone)

@@ -6,7 +6,10 @@ import pytest
 from sklearn.metrics import average_precision_score
 
 from nightshift.contracts.evaluation import Calibration
+from nightshift.contracts.preprocessing import DAY, Feature
 from nightshift.tasks.tabular import explain, judging
+
+COUNT = Feature(name="customer_count_30d", function="count", entity=["customer"], length=30 * DAY)
 
 
 def rows(count: int = 20_000, seed: int = 0) -> pd.DataFrame:
@@ -17,7 +20,7 @@ def rows(count: int = 20_000, seed: int = 0) -> pd.DataFrame:
     frame["telling"] = rng.normal(2.0 * frame["label"].to_numpy(dtype=float), 1)
     frame["noise"] = rng.normal(size=count)
     frame["customer_count_30d"] = rng.integers(0, 60, count).astype(float)
-    frame["during_night"] = (rng.random(count) < 0.1).astype(float)
+    frame["is_night"] = (rng.random(count) < 0.1).astype(float)
     frame["score"] = score(frame)
     return frame
 
@@ -29,19 +32,19 @@ def score(frame: pd.DataFrame) -> np.ndarray:
 def test_every_row_is_in_one_amount_band() -> None:
     frame = rows()
 
-    bands = [part for part in explain.slices(frame, 30) if part.name.startswith("amount")]
+    bands = [part for part in explain.slices(frame, COUNT) if part.name.startswith("amount")]
 
     assert len(bands) == 5
     assert sum(part.rows for part in bands) == len(frame)
     assert sum(part.positives for part in bands) == frame["label"].sum()
 
 
-@pytest.mark.parametrize(("name", "column", "ours"), [("short", "customer_count_30d", 5), ("night", "during_night", 1)])
+@pytest.mark.parametrize(("name", "column", "ours"), [("short", "customer_count_30d", 5), ("night", "is_night", 1)])
 def test_a_slices_average_precision_is_that_of_its_rows(name: str, column: str, ours: int) -> None:
     frame = rows()
     mask = frame[column] <= ours if name == "short" else frame[column] == ours
 
-    (chosen,) = [part for part in explain.slices(frame, 30) if part.name.startswith(name)]
+    (chosen,) = [part for part in explain.slices(frame, COUNT) if part.name.startswith(name)]
 
     assert (chosen.rows, chosen.positives) == (mask.sum(), frame.loc[mask, "label"].sum())
     assert chosen.average_precision == average_precision_score(frame.loc[mask, "label"], frame.loc[mask, "score"])
@@ -49,10 +52,10 @@ def test_a_slices_average_precision_is_that_of_its_rows(name: str, column: str, 
 
 def test_a_slice_with_a_handful_of_frauds_has_no_average_precision() -> None:
     frame = rows()
-    frame.loc[frame["during_night"] == 1, "label"] = 0
-    frame.loc[frame.index[frame["during_night"] == 1][:9], "label"] = 1
+    frame.loc[frame["is_night"] == 1, "label"] = 0
+    frame.loc[frame.index[frame["is_night"] == 1][:9], "label"] = 1
 
-    night = explain.slices(frame, 30)[-1]
+    night = explain.slices(frame, COUNT)[-1]
 
     assert (night.positives, night.average_precision) == (9, None)
 
@@ -60,9 +63,9 @@ def test_a_slice_with_a_handful_of_frauds_has_no_average_precision() -> None:
 def test_parts_that_the_features_do_not_know_or_that_are_empty_are_left_out() -> None:
     alike, without_amounts = rows()[["label", "amount", "score"]].assign(amount=5.0), rows().drop(columns="amount")
 
-    assert [part.name for part in explain.slices(alike, 30)] == ["amount up to 5.00"]
+    assert [part.name for part in explain.slices(alike, COUNT)] == ["amount up to 5.00"]
     names = ["short history: at most 5 events in 30 days", "night"]
-    assert [part.name for part in explain.slices(without_amounts, 30)] == names
+    assert [part.name for part in explain.slices(without_amounts, COUNT)] == names
 
 
 def test_a_calibration_is_summed_up_over_rows_not_bins() -> None:

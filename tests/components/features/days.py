@@ -21,7 +21,8 @@ CONFIG = {
     | {"categorical": ["channel"]},
     "protocol": {"train_days": 1, "test_days": 1},
     "drift": {"window_days": 2},
-    "task": {"kind": "tabular", "windows_days": [1, 2], "candidates": {"a": {"kind": "xgboost"}}},
+    "features": [{"preset": "payments", "windows": ["1d", "2d"]}],
+    "task": {"kind": "tabular", "candidates": {"a": {"kind": "xgboost"}}},
 }
 DATE = date(2024, 3, 10)
 EVENTS = plan(parse(CONFIG), DATE).events

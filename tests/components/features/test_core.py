@@ -11,8 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nightshift.config import Config, parse
+from nightshift.contracts.preprocessing import Feature
 from nightshift.runtime.errors import UserError
 from nightshift.tabular import frames
+from nightshift.tabular.declarations import entity_groups
+from nightshift.tabular.ranges import EntityEvents, RangeWindow
 from nightshift.tasks.tabular.features import core
 
 CPU = frames.backend("cpu")
@@ -23,6 +26,7 @@ TRICKY = [0, 1, DAY - 1, DAY, DAY + 1, 2 * DAY, 3 * DAY - 1, 3 * DAY, 3 * DAY + 
 
 
 def config(windows=(1, 2), delay=1, **extra) -> Config:
+    preset = {"preset": "payments", "windows": [f"{days}d" for days in windows]}
     return parse(
         {
             "name": "tiny",
@@ -30,9 +34,9 @@ def config(windows=(1, 2), delay=1, **extra) -> Config:
             "source": {"table": "t.csv"},
             "columns": {role: role for role in ("event_id", "event_time", "customer", "terminal", "amount", "label")}
             | extra,
+            "features": [preset] if windows else [{"calendar": ["is_weekend", "is_night"]}],
             "task": {
                 "kind": "tabular",
-                "windows_days": list(windows),
                 "candidates": {"a": {"kind": "xgboost"}},
             },
         }
@@ -62,8 +66,8 @@ def oracle(events: pd.DataFrame, windows, delay) -> pd.DataFrame:
         now, late = row.event_time, row.event_time - timedelta(days=delay)
         values = {
             "amount": row.amount,
-            "during_weekend": float(now.day_name() in ("Saturday", "Sunday")),
-            "during_night": float(now.strftime("%H:%M:%S.%f") < "07"),
+            "is_weekend": float(now.day_name() in ("Saturday", "Sunday")),
+            "is_night": float(now.strftime("%H:%M:%S.%f") < "07"),
         }
         for w in windows:
             paid = [
@@ -80,7 +84,7 @@ def oracle(events: pd.DataFrame, windows, delay) -> pd.DataFrame:
                 if other.terminal == row.terminal and late - timedelta(days=w) < other.event_time <= late
             ]
             values[f"terminal_count_{w}d"] = float(len(labels))
-            values[f"terminal_risk_{w}d"] = sum(labels) / len(labels) if labels else 0.0
+            values[f"terminal_positive_rate_{w}d"] = sum(labels) / len(labels) if labels else 0.0
         records.append(values)
     return pd.DataFrame(records)
 
@@ -166,7 +170,9 @@ def test_without_a_delay_labels_of_the_past_count_and_those_of_the_moment_do_not
         first, last = row.event_time - timedelta(days=2), row.event_time - timedelta(microseconds=1)
         inside = events["event_time"].between(first, last) & (events["terminal"] == row.terminal)
         assert result["terminal_count_2d"][i] == inside.sum()
-        assert result["terminal_risk_2d"][i] * inside.sum() == pytest.approx((events["label"][inside] == 1).sum())
+        assert result["terminal_positive_rate_2d"][i] * inside.sum() == pytest.approx(
+            (events["label"][inside] == 1).sum()
+        )
 
 
 @settings(max_examples=40, deadline=None)
@@ -174,12 +180,12 @@ def test_without_a_delay_labels_of_the_past_count_and_those_of_the_moment_do_not
 def test_the_rows_of_a_customer_or_a_terminal_alone_give_the_bits_of_the_whole(rows, delay):
     events, chosen = frame(rows), config((1, 2), delay)
     whole = core.features(events, chosen, CPU)
-    for side in ("customer", "terminal"):
-        for key in events[side].unique():
-            alone = events[side] == key
-            part = events.loc[alone, core.columns_needed(side, chosen)].reset_index(drop=True)
-            columns = core.compute_windows(side, part, chosen, CPU)
-            assert list(columns) == [name for name in core.numeric_inputs(chosen) if name.startswith(side)]
+    for group in entity_groups(chosen.feature_spec):
+        for key in events[group.name].unique():
+            alone = events[group.name] == key
+            part = events.loc[alone, ["event_time", *group.columns]].reset_index(drop=True)
+            columns = core.compute_group(group, part, chosen, CPU)
+            assert list(columns) == [name for name in core.numeric_inputs(chosen) if name.startswith(group.name)]
             same(pd.DataFrame(columns), whole.loc[alone, list(columns)])
 
 
@@ -198,8 +204,12 @@ small = st.integers(0, 20)
 @example([(time, key, 1) for key in range(6) for time in (0, 10, 20)], [1, 10, 20], 10, 2**57)
 def test_windows_are_right_whatever_the_unit_of_time(rows, windows, delay, unit):
     now, codes, values = np.array(sorted(rows), dtype=np.int64).T
-    totals = core.trailing(np, codes, now * unit, values, [w * unit for w in windows], delay and delay * unit)
-    for w, (counts, sums) in zip(windows, totals, strict=True):
+    reach = (max(windows) + (delay or 0)) * unit
+    events = EntityEvents(np, codes, now * unit, reach, {"amount": values})
+    for w in windows:
+        feature = Feature(name="f", function="sum", entity=["e"], column="amount", length=w * unit, with_event=True)
+        window = RangeWindow(events, (delay or 0) * unit, feature, 1)
+        counts, sums = (values_of[np.argsort(events.order)] for values_of in (window.count, window.total))
         for i in range(len(rows)):
             last = now[i] - (delay or 0)
             inside = (codes == codes[i]) & (now > last - w) & (now <= last)
@@ -224,7 +234,7 @@ def test_a_single_row_is_its_own_window():
     (row,) = core.features(frame([(0, 7, 9, 1234, None)]), config(), CPU).to_dict("records")
     assert row["customer_count_1d"] == row["customer_count_2d"] == 1
     assert row["customer_mean_amount_1d"] == 12.34
-    assert row["terminal_count_2d"] == row["terminal_risk_2d"] == 0
+    assert row["terminal_count_2d"] == row["terminal_positive_rate_2d"] == 0
 
 
 def test_no_rows_give_no_rows_with_the_same_columns_and_types():
@@ -254,17 +264,17 @@ def with_roles(*roles, windows=(1, 2), **extra) -> Config:
 @pytest.mark.parametrize(
     ("roles", "inputs"),
     [
-        (("customer", "terminal"), ["customer_count_1d", "terminal_count_1d", "terminal_risk_1d"]),
+        (("customer", "terminal"), ["customer_count_1d", "terminal_count_1d", "terminal_positive_rate_1d"]),
         (("customer",), ["customer_count_1d"]),
         (("customer", "amount"), ["amount", "customer_count_1d", "customer_mean_amount_1d"]),
-        (("terminal", "amount"), ["amount", "terminal_count_1d", "terminal_risk_1d"]),
+        (("terminal", "amount"), ["amount", "terminal_count_1d", "terminal_positive_rate_1d"]),
     ],
 )
 def test_what_is_computed_follows_the_roles_and_is_the_same_as_with_all_of_them(roles, inputs):
     events = frame([(0, 0, 5, 100, 1), (5, 0, 5, 200, 0), (DAY, 1, 5, 400, 0), (DAY + 9, 0, 5, 800, 0)])
     chosen = with_roles(*roles, windows=(1,))
     result = core.features(events[list(chosen.columns.roles)], chosen, CPU)
-    assert sorted(core.numeric_inputs(chosen)) == sorted([*inputs, "during_weekend", "during_night"])
+    assert sorted(core.numeric_inputs(chosen)) == sorted([*inputs, "is_weekend", "is_night"])
     same(result[inputs], core.features(events, config((1,)), CPU)[inputs])
 
 
@@ -273,7 +283,7 @@ def test_without_customers_every_event_is_its_own_and_without_windows_only_its_o
     chosen = with_roles(windows=(), numeric=["distance"])
     result = core.features(events[["event_id", "event_time", "label", "distance"]], chosen, CPU)
     assert result["customer"].tolist() == ["a-1", "b-2"]
-    assert list(result) == [*core.KEPT, "during_weekend", "during_night", "distance"]
+    assert list(result) == [*core.KEPT, "is_weekend", "is_night", "distance"]
 
 
 def test_amounts_are_summed_exactly_in_the_currencys_smallest_unit():
@@ -284,7 +294,9 @@ def test_amounts_are_summed_exactly_in_the_currencys_smallest_unit():
 
 def test_an_amount_too_large_to_be_summed_exactly_is_refused():
     events = frame([(0, 0, 0, 1, 0), (1, 0, 0, 1, 0)]).assign(amount=[1.0, 1e17])
-    with pytest.raises(UserError, match=r"amounts of 2 rows are too large .* lower task.amount_decimals \(it is 2\)"):
+    with pytest.raises(
+        UserError, match=r"'amount' of 2 rows has numbers that are too large .* lower task.amount_decimals \(it is 2\)"
+    ):
         core.features(events, config(), CPU)
 
 

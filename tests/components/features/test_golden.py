@@ -24,13 +24,13 @@ CANONICAL = {
     "TX_AMOUNT": "amount",
     "TX_FRAUD": "label",
 }
-PUBLISHED = {"amount": "TX_AMOUNT", "during_weekend": "TX_DURING_WEEKEND", "during_night": "TX_DURING_NIGHT"}
+PUBLISHED = {"amount": "TX_AMOUNT", "is_weekend": "TX_DURING_WEEKEND", "is_night": "TX_DURING_NIGHT"}
 for w in (1, 7, 30):
     PUBLISHED |= {
         f"customer_count_{w}d": f"CUSTOMER_ID_NB_TX_{w}DAY_WINDOW",
         f"customer_mean_amount_{w}d": f"CUSTOMER_ID_AVG_AMOUNT_{w}DAY_WINDOW",
         f"terminal_count_{w}d": f"TERMINAL_ID_NB_TX_{w}DAY_WINDOW",
-        f"terminal_risk_{w}d": f"TERMINAL_ID_RISK_{w}DAY_WINDOW",
+        f"terminal_positive_rate_{w}d": f"TERMINAL_ID_RISK_{w}DAY_WINDOW",
     }
 
 

@@ -53,8 +53,7 @@ def test_whatever_the_shards_and_batches_the_files_are_those_of_one_pass(tmp_pat
 def test_a_use_case_without_some_roles_gives_the_files_of_one_pass(tmp_path, removed):
     write_events(tmp_path)
     columns = {name: value for name, value in CONFIG["columns"].items() if name not in removed}
-    windows = [] if len({"customer", "terminal"} - {*removed}) == 0 else [1, 2]
-    config = CONFIG | {"columns": columns, "task": CONFIG["task"] | {"windows_days": windows}}
+    config = CONFIG | {"columns": columns}
     one, many = (job(tmp_path, lake, config) for lake in ("whole", "sharded"))
     parts = shards.write(many, missing(many), str(tmp_path / "scratch"), HERE, Sizes(100, 100))
     assert hashes(parts) == hashes(write_days(one, missing(one), "unused"))
@@ -91,7 +90,7 @@ def test_more_events_than_one_pass_takes_are_sharded(tmp_path, whole, caplog):
     work = job(tmp_path, "lake")
     with caplog.at_level("INFO", "nightshift"):
         assert hashes(write_days(work, missing(work), str(tmp_path / "scratch"), at_once=449)) == whole
-    assert "shards a side" in caplog.text
+    assert "shards an entity" in caplog.text
 
 
 def test_what_lay_there_meanwhile_is_gone_after_a_failure_too(tmp_path):
@@ -99,7 +98,7 @@ def test_what_lay_there_meanwhile_is_gone_after_a_failure_too(tmp_path):
     uri = tables.read_table(str(tmp_path / "events.json")).partition(DATE).uri
     tables.write_partition(uri, DATE, sample(DATE).assign(amount=1e17), {})
     work = job(tmp_path, "lake")
-    with pytest.raises(UserError, match=r"amounts of .* rows are too large"):
+    with pytest.raises(UserError, match=r"rows has numbers that are too large"):
         shards.write(work, missing(work), str(tmp_path / "scratch"), HERE, Sizes(100, 100))
     assert not (tmp_path / "scratch").exists()
 
@@ -164,7 +163,7 @@ def run(folder: Path, cluster: str) -> subprocess.CompletedProcess[str]:
 def test_the_step_on_a_local_cluster_writes_the_files_of_one_pass(tmp_path, whole):
     done = run(tmp_path, "local:2")
     assert done.returncode == 0, done.stderr
-    assert "2 shards a side, 2 workers" in done.stderr
+    assert "2 shards an entity, 2 workers" in done.stderr
     assert {part.date: part.sha256 for part in tables.read_table(str(tmp_path / "features.json")).partitions} == whole
     assert not list((tmp_path / "lake" / "tiny" / "scratch").glob("*"))
 

@@ -32,9 +32,9 @@ def test_the_manifest_lists_the_days_and_the_model_inputs(tmp_path):
     table, metrics = step(tmp_path)
     assert [part.date for part in table.partitions] == [f"2024-03-{day:02}" for day in range(5, 11)]
     windows = [f"customer_{name}_{w}d" for w in (1, 2) for name in ("count", "mean_amount")]
-    windows += [f"terminal_{name}_{w}d" for w in (1, 2) for name in ("count", "risk")]
+    windows += [f"terminal_{name}_{w}d" for w in (1, 2) for name in ("count", "positive_rate")]
     assert table.details == {
-        "numeric": ["amount", "during_weekend", "during_night", *windows],
+        "numeric": ["amount", "is_weekend", "is_night", *windows],
         "categorical": ["channel"],
         "events_sha256": events.sha256,
         "online": table.details["online"],
@@ -100,7 +100,7 @@ def test_the_snapshots_example_is_an_event_that_it_knows_with_the_features_of_th
 def test_a_use_case_without_windows_has_an_empty_snapshot_and_the_same_replay(tmp_path):
     write_events(tmp_path)
     columns = {name: column for name, column in CONFIG["columns"].items() if name not in ("customer", "terminal")}
-    table, _ = step(tmp_path, config=CONFIG | {"columns": columns, "task": CONFIG["task"] | {"windows_days": []}})
+    table, _ = step(tmp_path, config=CONFIG | {"columns": columns})
     assert table.details["replay"]["rows"] == 50
     assert table.details["replay"]["differing"] == 0
     base = snapshot.map_file(table.details["online"], str(tmp_path))
@@ -148,7 +148,7 @@ def test_other_windows_or_another_zone_make_other_partitions(tmp_path):
     first, _ = step(tmp_path)
     tables = [first]
     for change in (
-        {"task": CONFIG["task"] | {"windows_days": [2]}},
+        {"features": [{"preset": "payments", "windows": ["2d"]}]},
         {"source": CONFIG["source"] | {"timezone": "Asia/Tokyo"}},
     ):
         table, metrics = step(tmp_path, config=CONFIG | change)

@@ -27,7 +27,8 @@ CONFIG = {
     "simulator": {"customers": 60, "terminals": 120},
     "protocol": {"mode": "retrospective", "train_days": 1, "test_days": 1},
     "drift": {"window_days": 2},
-    "task": {"kind": "tabular", "windows_days": [1], "candidates": {"first": {"kind": "logistic_regression"}}},
+    "features": [{"preset": "payments", "windows": ["1d"]}],
+    "task": {"kind": "tabular", "candidates": {"first": {"kind": "logistic_regression"}}},
 }
 
 

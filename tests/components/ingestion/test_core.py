@@ -241,8 +241,7 @@ def test_a_column_of_the_users_own_named_reason_is_kept(raw):
 def own(raw, *roles, **extra):
     """A day of a use case with some of customer, terminal and amount only."""
     columns = {role: name for role, name in CONFIG["columns"].items() if role in ("event_id", "event_time", *roles)}
-    task = CONFIG["task"] | {"windows_days": []}
-    config = CONFIG | {"columns": columns | {"label": "fraud"} | extra, "task": task}
+    config = CONFIG | {"columns": columns | {"label": "fraud"} | extra}
     return split(raw, parse(config))
 
 

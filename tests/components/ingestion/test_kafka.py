@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow  # the broker is a process
 
 DAY = date.fromisoformat(DATE)
 EVENTS = {"event_id": "id", "event_time": "time", "label": "label"}
-CONFIG_OF_EVENTS = CONFIG | {"columns": EVENTS, "task": CONFIG["task"] | {"windows_days": []}}
+CONFIG_OF_EVENTS = CONFIG | {"columns": EVENTS}
 
 
 @pytest.fixture(scope="module")

@@ -144,7 +144,7 @@ def rows(*times, first=0, kind=None):
 
 def connect(table, **source):
     config = CONFIG | {"source": table.source | source, "columns": EVENTS}
-    return sources.connect(table.data, parse(config | {"task": CONFIG["task"] | {"windows_days": []}}), DAY)
+    return sources.connect(table.data, parse(config), DAY)
 
 
 def at(day, hour=12):

@@ -110,10 +110,10 @@ class Recorded:
 def test_the_earliest_date_has_data_and_the_days_of_the_message_add_up(
     mode, lengths, delay, windows, watched, count, data
 ):
-    task = CONFIG["task"] | {"windows_days": windows}
+    features = [{"preset": "payments", "windows": [f"{days}d" for days in windows]}] if windows else []
     config = parse(
         CONFIG
-        | {"label_delay_days": delay, "protocol": lengths | {"mode": mode}, "task": task}
+        | {"label_delay_days": delay, "protocol": lengths | {"mode": mode}, "features": features}
         | {"drift": {"window_days": watched}}
     )
     days = Days(DAY, DAY + timedelta(days=count - 1))

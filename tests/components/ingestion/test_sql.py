@@ -93,7 +93,6 @@ TYPED = parse(
     CONFIG
     | {
         "source": {"query": query_of("happened_at")},
-        "task": CONFIG["task"] | {"windows_days": []},
         "columns": {
             "event_id": "event_id",
             "event_time": "happened_at",

@@ -167,7 +167,7 @@ def test_three_reasons_are_shown_and_the_rest_is_folded(sample):
 def test_a_long_table_is_folded_after_its_first_rows(sample):
     page = Page(html := sample.report()[1])
     assert "<summary>3 more</summary>" in html
-    assert page.row("during_weekend")[1] == "0.250"
+    assert page.row("is_weekend")[1] == "0.250"
     assert page.row("customer_count_1d")[1] == "0.150"
 
 

@@ -19,7 +19,7 @@ from tests.components import samples
 
 # validation: train 12 .. 13, test 15 .. 16; test fold: train 15 .. 16, test 18 .. 19
 DATE = "2024-03-20"
-NUMERIC = ["amount", "during_night", "risk"]
+NUMERIC = ["amount", "is_night", "risk"]
 MODELS: dict[str, Any] = {
     "boosted": {"kind": "xgboost", "parameters": {"n_estimators": 8, "max_depth": 3, "base_score": 0.5}},
     "net": {"kind": "mlp", "parameters": {"hidden": 8, "epochs": 5, "batch_size": 32, "learning_rate": 0.02}},
@@ -65,7 +65,7 @@ def features(rows_a_day: int = 150, seed: int = 0) -> pd.DataFrame:
     frame["customer"] = np.arange(rows)
     frame["terminal"] = np.arange(rows) % 50
     frame["amount"] = rng.gamma(2, 50, rows).round(2)
-    frame["during_night"] = rng.integers(0, 2, rows).astype(float)
+    frame["is_night"] = rng.integers(0, 2, rows).astype(float)
     frame["risk"] = rng.random(rows) ** 3
     frame["channel"] = rng.choice(["shop", "web"], rows)
     logit = frame["amount"] / 40 + 4 * frame["risk"] + (frame["channel"] == "web") - 7

@@ -164,13 +164,10 @@ def test_a_package_tells_a_server_what_it_takes_and_how_that_is_computed(trained
     package = trained.package
 
     assert package.signature.inputs[0].shape == [-1, 5]  # three numbers, two channels
-    assert package.preprocessing.windows.model_dump() == {
-        "windows_days": [1, 7, 30],
-        "amount_decimals": 2,
-        "label_delay_days": 1,
-        "roles": ["customer", "terminal", "amount"],
-        "timezone": "UTC",
-    }
+    spec = package.preprocessing.features
+    assert (spec.calendar, spec.has_amount, spec.amount_decimals) == (["is_weekend", "is_night"], True, 2)
+    assert (spec.label_delay_days, spec.timezone, spec.longest_days) == (1, "UTC", 30)
+    assert [feature.name for feature in spec.features][:2] == ["customer_count_1d", "customer_mean_amount_1d"]
     assert {file.format for file in package.files} == {"onnx"}
 
 
@@ -260,7 +257,7 @@ def settings_of(nullable: set[str]) -> dict:
     seed=st.integers(0, 9),
 )
 def test_a_missing_number_is_refused_by_name_or_trained_on_and_no_metric_is_nan(nullable, lacking, seed):
-    frame, rng = samples.features().rename(columns={"during_night": "age", "risk": "km"}), np.random.default_rng(seed)
+    frame, rng = samples.features().rename(columns={"is_night": "age", "risk": "km"}), np.random.default_rng(seed)
     for name, share in lacking.items():
         frame.loc[rng.random(len(frame)) < share, name] = np.nan
     table = TableRows(samples.setup(parse(settings_of(nullable)), numeric=NAMES), frame)

@@ -57,7 +57,7 @@ def test_the_field_is_named_with_its_value_and_what_is_allowed(changes: dict[str
 
 
 def test_a_key_that_two_other_tasks_have_names_both() -> None:
-    raw = text(task={"kind": "tabular", "windows_days": [], "candidates": {"a": {"kind": "mlp"}}}, columns=ROLES)
+    raw = text(task={"kind": "tabular", "candidates": {"a": {"kind": "mlp"}}}, columns=ROLES)
     both = "a key of task image-classification, text-classification only; leave it out"
     assert message(raw | {"evaluation": {"min_accuracy": 0.9}}) == f"evaluation.min_accuracy: {both}"
 

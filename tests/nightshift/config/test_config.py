@@ -59,7 +59,7 @@ def test_a_config_travels_as_json_and_stays_the_same() -> None:
 def test_what_is_not_given_has_its_default() -> None:
     config = parse(VALID)
 
-    assert (config.label_delay_days, config.task.windows_days) == (7, [1, 7, 30])
+    assert (config.label_delay_days, config.longest_window_days) == (7, 30)
     assert config.columns.roles["customer"] == "card"
     assert config.source.pattern == "{date}.parquet"
 
@@ -93,7 +93,6 @@ def test_a_key_that_resembles_none_gets_no_suggestion() -> None:
     [
         ("task.threads", 0, "task.threads: Input should be greater than or equal to 1, got 0"),
         ("evaluation.tolerance", 1.5, "evaluation.tolerance: Input should be less than or equal to 1, got 1.5"),
-        ("task.windows_days", [7, 0], "task.windows_days.1: Input should be greater than or equal to 1, got 0"),
         ("protocol.mode", "weekly", "protocol.mode: Input should be 'daily' or 'retrospective', got 'weekly'"),
         (
             "task.candidates.trees.kind",
@@ -177,15 +176,11 @@ def test_every_limit_has_a_default_that_passes_its_own_rule() -> None:
     assert parse(json.dumps(defaults)).model_dump() == defaults
 
 
-@pytest.mark.parametrize("name", ["score", "amount", "during_night", "customer_count_30d", "terminal_risk_7d"])
+@pytest.mark.parametrize("name", ["score", "amount", "is_night", "customer_count_30d", "terminal_positive_rate_7d"])
 def test_a_further_column_with_a_name_of_ours_is_refused(name: str) -> None:
     assert f"further column {name!r} has a name that is used inside" in message(
         changed("columns", VALID["columns"] | {"amount": "paid", "numeric": [name]})
     )
-
-
-def test_a_window_that_stands_there_twice_is_refused() -> None:
-    assert "a window is listed twice" in message(changed("task.windows_days", [1, 7, 7]))
 
 
 def without(*roles: str, **task: Any) -> dict[str, Any]:
@@ -200,14 +195,6 @@ def test_only_the_roles_that_are_given_are_there() -> None:
     assert roles == {"event_id": "id", "event_time": "time", "customer": "card", "label": "fraud"}
 
 
-@pytest.mark.parametrize("role", ["customer", "terminal"])
-def test_windows_need_one_of_customer_and_terminal(role: str) -> None:
-    assert parse(without(role, "amount")).task.windows_days == [1, 7, 30]
-
-
-def test_windows_of_nobody_are_refused_with_what_to_write() -> None:
-    assert message(without("customer", "terminal")) == (
-        "the config is not valid:\n  task.windows_days: is [1, 7, 30], but windows are counted by customer or "
-        "terminal; name columns.customer or columns.terminal, or write windows_days: []"
-    )
-    assert parse(without("customer", "terminal", windows_days=[])).task.longest_window_days == 0
+@pytest.mark.parametrize(("roles", "days"), [(["customer"], 30), (["terminal"], 30), (["customer", "terminal"], 0)])
+def test_a_preset_stands_for_what_the_columns_have(roles: list[str], days: int) -> None:
+    assert parse(without(*roles, "amount")).longest_window_days == days

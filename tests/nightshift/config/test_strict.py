@@ -68,7 +68,7 @@ def put(config: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, 
     nested = changed
     for name in path[:-1]:
         nested = nested.setdefault(name, {})
-    lists = {("task", "windows_days"), ("release", "shares")}
+    lists = {("release", "shares")}
     nested[path[-1]] = [value] if path in lists else {"m": value} if path == ("costs", "prices") else value
     return changed
 
@@ -97,7 +97,7 @@ def test_no_config_that_is_valid_asks_for_a_day_that_is_none(config: dict[str, A
     days = {"train_days": 3650, "test_days": 3650}
     longest = put(config, ("protocol",), days) | {"label_delay_days": 3650, "drift": {"window_days": 3650}}
     if config is TABULAR:
-        longest["task"] = longest["task"] | {"windows_days": [3650]}
+        longest["features"] = [{"preset": "payments", "windows": ["3650d"]}]
 
     events = splits.plan(parse(longest), day).events
 

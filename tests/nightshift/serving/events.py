@@ -11,7 +11,6 @@ import pandas as pd
 from nightshift.config import Config
 from nightshift.contracts import package as contract
 from nightshift.contracts.preprocessing import Inputs, TabularPreprocessing
-from nightshift.tabular import windows
 from nightshift.tabular.inputs import FrameScorer
 from nightshift.tabular.scaler import Scaler
 from nightshift.tabular.windows import DAY
@@ -46,7 +45,7 @@ def model(folder: Path, chosen: Config = CHOSEN, slope: float = 0.03) -> str:
     manifest = packages.manifest(
         {"all": graph},
         inputs,
-        preprocessing=TabularPreprocessing(**dict(inputs), windows=windows.configured_windows(chosen)),
+        preprocessing=TabularPreprocessing(**dict(inputs), features=chosen.feature_spec),
     )
     reference = pd.DataFrame(0.0, index=range(2), columns=[*names, "label", "score"])
     contract.save(str(folder), manifest, {"all": graph}, reference)

@@ -37,11 +37,11 @@ def test_a_night_and_a_weekend_are_by_the_zone_s_clock_in_batch_and_online(zone:
     micros = sorted((moment - EPOCH_UTC) // MICROSECOND for moment in moments)
     local = [moment.astimezone(ZoneInfo(zone)) for moment in sorted(moments)]
     expected = [[float(time.weekday() >= 5), float(time.hour < 7)] for time in local]
-    online = EventInputs(windows.configured_windows(chosen))
+    online = EventInputs(chosen.feature_spec, {})
     events = [streams.Labeled(number, time, None, None, 0.0, (), None) for number, time in enumerate(micros)]
 
     assert streams.offline(events, chosen) == expected
-    assert [online.row(Event(number, time), None, None) for number, time in enumerate(micros)] == expected
+    assert [online.row(Event(number, time), []) for number, time in enumerate(micros)] == expected
 
 
 @pytest.mark.parametrize("year", [1, 9999])

@@ -28,10 +28,6 @@ class ShopCounts(TaskConfig):
     select_by: Literal["poisson_deviance"] = "poisson_deviance"
     max_rise: Effect = Field(0.5, description="of the deviance above the promise, where labels are due")
 
-    @property
-    def longest_window_days(self):
-        return max(self.windows_days)
-
 
 class LossEvaluation(EvaluationGate):
     tolerance: Effect = Field(0.05, description="of the loss, which is no share, that a fresher model may lose")
@@ -45,3 +41,7 @@ class ShopConfig(LabeledConfig):
     simulator: ShopSimulator = ShopSimulator()
     task: ShopCounts
     evaluation: LossEvaluation = LossEvaluation()
+
+    @property
+    def longest_window_days(self):
+        return max(self.task.windows_days)

@@ -1,19 +1,20 @@
-"""Trailing-window features, written once over an array module: NumPy on the CPU, CuPy on the GPU.
+"""The inputs of every row, written once over an array module: NumPy on the CPU, CuPy on the GPU.
 
-Amounts are summed as integers, so a sum does not depend on order, on how many days are computed at once
-or on the device: all of them give the same bits. What a window is: `nightshift/tabular/windows.py`.
+What a window is: `nightshift/tabular/ranges.py`; what a function makes of it: `nightshift/data/aggregations.py`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
 from nightshift.config.tabular import TabularConfig
-from nightshift.tabular import windows
+from nightshift.tabular import declarations, windows
+from nightshift.tabular.declarations import EntityGroup
 from nightshift.tabular.frames import Backend
+from nightshift.tabular.ranges import EntityEvents, compute_features
 
 # part of every partition's key: raise it whenever the same events would give other features
-SCHEMA = 2
+SCHEMA = 3
 KEPT = ("event_id", "event_time", "customer", "label")
 
 Array = Any  # numpy.ndarray | cupy.ndarray
@@ -22,7 +23,7 @@ Frame = Any  # pandas.DataFrame | cudf.DataFrame
 
 def numeric_inputs(config: TabularConfig) -> list[str]:
     """Return the names of the numeric model inputs, in the order of the frame's columns."""
-    return windows.numeric_inputs(windows.configured_windows(config), config.columns.numeric)
+    return declarations.numeric_inputs(config.feature_spec, config.columns.numeric)
 
 
 def features(events: Frame, config: TabularConfig, backend: Backend) -> Frame:
@@ -34,7 +35,7 @@ def features(events: Frame, config: TabularConfig, backend: Backend) -> Frame:
     Args:
         events: canonical events, n rows, of the backend's frame library. Rows in order of `event_time` keep their
             order, which decides between rows of the same time; others are sorted by `event_time`, `event_id`.
-        config: windows, label delay, currency and extra columns.
+        config: features, label delay, currency and extra columns.
         backend: where to compute.
 
     Returns:
@@ -42,12 +43,12 @@ def features(events: Frame, config: TabularConfig, backend: Backend) -> Frame:
         where events have one, then float64 inputs as `numeric_inputs` names them, then the extra categorical columns.
 
     Raises:
-        UserError: when an amount is too large to be summed exactly.
+        UserError: when a number is too large to be summed exactly.
     """
     events = in_order(events)
     columns: dict[str, Array] = {}
-    for side in windows.sides(windows.configured_windows(config)):
-        columns |= compute_windows(side, events, config, backend)
+    for group in declarations.entity_groups(config.feature_spec):
+        columns |= compute_group(group, events, config, backend)
     return join_windows(events, columns, config, backend)
 
 
@@ -58,29 +59,31 @@ def in_order(events: Frame) -> Frame:
     return events.sort_values(["event_time", "event_id"], ignore_index=True)
 
 
-def columns_needed(side: str, config: TabularConfig) -> list[str]:
-    """Return the columns of events that a side's windows are made of."""
-    value = {"customer": "amount", "terminal": "label"}[side]
-    return ["event_time", side, *([value] if value in config.columns.roles else [])]
-
-
-def compute_windows(side: str, events: Frame, config: TabularConfig, backend: Backend) -> dict[str, Array]:
-    """Compute the windows of one side.
+def compute_group(group: EntityGroup, events: Frame, config: TabularConfig, backend: Backend) -> dict[str, Array]:
+    """Compute the features of one entity.
 
     Args:
-        side: `customer` or `terminal`.
-        events: n rows in order of time, with the columns `columns_needed`; all events of a customer or terminal.
-        config: windows, label delay and currency.
+        group: the features.
+        events: n rows in order of time, with `event_time` and the group's columns; all events of an entity.
+        config: the decimals of amounts.
         backend: where to compute.
 
     Returns:
         name -> values, float64 of shape (n,).
 
     Raises:
-        UserError: when an amount is too large to be summed exactly.
+        UserError: when a number is too large to be summed exactly.
     """
-    compute = _customer if side == "customer" else _terminal
-    return compute(events, _times(events, backend.arrays), config, backend.arrays)
+    xp = backend.arrays
+    scales = {name: 10 ** declarations.decimals(config.feature_spec, name) for name in group.numbers}
+    columns = {name: _units(group, name, events, config, xp) for name in group.numbers}
+    columns |= {name: _codes(events[name], xp) for name in group.categories}
+    if "label" in group.columns:
+        columns["label"] = xp.asarray((events["label"].fillna(0) == 1).astype("int64"))
+    codes = _entity_codes([events[name] for name in group.entity], xp)
+    return dict(
+        compute_features(group, EntityEvents(xp, codes, _times(events, xp), group.longest_reach, columns), scales)
+    )
 
 
 def join_windows(events: Frame, columns: Mapping[str, Array], config: TabularConfig, backend: Backend) -> Frame:
@@ -88,12 +91,12 @@ def join_windows(events: Frame, columns: Mapping[str, Array], config: TabularCon
 
     Args:
         events: n rows in order of time.
-        columns: what `compute_windows` returns of every side, in the order of the events.
+        columns: what `compute_group` returns of every entity, in the order of the events.
         config: extra columns.
         backend: of events and columns.
     """
     times = _times(events, backend.arrays)
-    inputs = {**_calendar(times, config.source.timezone, backend.arrays), **columns}
+    inputs = {**_calendar(times, config, backend.arrays), **columns}
     if "amount" in events:
         inputs["amount"] = events["amount"].astype("float64")
     inputs |= {name: events[name].astype("float64") for name in config.columns.numeric}
@@ -105,104 +108,16 @@ def join_windows(events: Frame, columns: Mapping[str, Array], config: TabularCon
     return backend.frame(kept | ordered | categorical)
 
 
-def trailing(
-    xp: ModuleType, codes: Array, times: Array, values: Array, windows: list[int], delay: int | None = None
-) -> Iterator[tuple[Array, Array]]:
-    """Count and sum, for every row, the rows of its key in the windows of time that trail it.
-
-    One sort makes each key's rows contiguous, in order of time; each edge of a window is then one binary search
-    for (key, time - lag), and each sum a difference of two cumulative sums.
-
-    Args:
-        xp: numpy or cupy.
-        codes: the row's key, int64 in [0, n), shape (n,).
-        times: non-decreasing, int64, any unit, shape (n,).
-        values: what is summed, int64, shape (n,).
-        windows: lengths w, in the unit of `times`.
-        delay: None for (t - w, t] that ends with the row itself, so without later rows of its time;
-            otherwise (t - delay - w, t - delay], strictly by time.
-
-    Returns:
-        per window, when it is asked for: counts and sums, int64, shape (n,) each.
-    """
-    n, lag = len(codes), delay or 0
-    order, at = _by_key(xp, codes, times, lag + max(windows))
-    positions = xp.empty(n, dtype=xp.int64)  # of a row in that order
-    positions[order] = xp.arange(n)
-    packed = at(0)
-    total = xp.concatenate([xp.zeros(1, dtype=xp.int64), xp.cumsum(xp.take(values, order))])
-
-    def rows_until(age: int) -> Array:
-        return xp.take(xp.searchsorted(packed, at(age), side="right"), positions)
-
-    end = positions + 1 if delay is None else rows_until(delay)
-    total_at_end = xp.take(total, end)
-
-    def window(length: int) -> tuple[Array, Array]:
-        start = rows_until(lag + length)
-        return end - start, total_at_end - xp.take(total, start)
-
-    # a map, not a loop that yields: what only the preparation needs is freed before the first window
-    return map(window, windows)
+def _units(group: EntityGroup, name: str, events: Frame, config: TabularConfig, xp: ModuleType) -> Array:
+    power = 2 if name in group.square_columns else 1
+    return windows.whole_units(events[name], name, declarations.decimals(config.feature_spec, name), xp, power)
 
 
-def _by_key(xp: ModuleType, codes: Array, times: Array, reach: int) -> tuple[Array, Callable[[int], Array]]:
-    """Order rows by key, then time, then position.
-
-    Returns:
-        the order, and a function of an age <= `reach`: for each row in that order one int64 that stands for
-        (key, time - age) and compares like it with the rows' own, those of age 0.
-    """
-    n = len(codes)
-    keys = int(codes.max()) + 1 if n else 0
-    span = int(times[-1] - times[0]) + reach + 1 if n else 0
-    # a narrow type makes NumPy's stable sort a radix sort
-    order = xp.argsort(codes.astype(xp.min_scalar_type(keys)), kind="stable")
-    if keys * span < 2**63:
-        packed = xp.take(codes * span + (times - times[:1]), order)
-        return order, lambda age: packed - age
-    # too large for int64: how many rows are at most as old compares like the time itself
-    base = codes * (n + 1)
-    return order, lambda age: xp.take(base + xp.searchsorted(times, times - age, side="right"), order)
-
-
-def _customer(events: Frame, times: Array, config: TabularConfig, xp: ModuleType) -> dict[str, Array]:
-    """Counts and mean amounts in (t - w, t], with the row itself and earlier rows of its time, not later ones."""
-    decimals, spec = config.task.amount_decimals, windows.configured_windows(config)
-    has_amount = "amount" in events
-    units = windows.minor_units(events["amount"], decimals, xp) if has_amount else xp.zeros(len(events), xp.int64)
-    counts_and_sums = trailing(xp, _codes(events["customer"], xp), times, units, windows.lengths(spec))
-    columns = {}
-    for w, (counts, sums) in zip(spec.windows_days, counts_and_sums, strict=True):
-        columns[f"customer_count_{w}d"] = counts.astype("float64")
-        if has_amount:
-            columns[f"customer_mean_amount_{w}d"] = sums / (counts * 10**decimals)
-    return columns
-
-
-def _terminal(events: Frame, times: Array, config: TabularConfig, xp: ModuleType) -> dict[str, Array]:
-    """Counts and shares of positives in (t - delay - w, t - delay], strictly by time; the share of nothing is 0.
-
-    A label that is null counts as no fraud; the delay keeps such rows out of every window.
-    """
-    spec = windows.configured_windows(config)
-    positives = xp.asarray((events["label"].fillna(0) == 1).astype("int64"))
-    codes = _codes(events["terminal"], xp)
-    counts_and_sums = trailing(xp, codes, times, positives, windows.lengths(spec), windows.delay(spec))
-    columns = {}
-    for w, (counts, sums) in zip(spec.windows_days, counts_and_sums, strict=True):
-        columns[f"terminal_count_{w}d"] = counts.astype("float64")
-        columns[f"terminal_risk_{w}d"] = sums / xp.maximum(counts, 1)
-    return columns
-
-
-def _calendar(times: Array, timezone: str, xp: ModuleType) -> dict[str, Array]:
-    """Flags of Saturday or Sunday, and of the hours 00:00 to 06:59, by a zone's clock."""
-    walls = windows.wall_times(times, timezone, xp)
-    return {
-        "during_weekend": windows.is_weekend(walls).astype("float64"),
-        "during_night": windows.is_night(walls).astype("float64"),
-    }
+def _calendar(times: Array, config: TabularConfig, xp: ModuleType) -> dict[str, Array]:
+    """What a zone's clock and calendar show."""
+    spec = config.feature_spec
+    walls = windows.wall_times(times, spec.timezone, xp) if spec.calendar else times
+    return {part.value: windows.calendar_value(part, walls).astype("float64") for part in spec.calendar}
 
 
 def _times(events: Frame, xp: ModuleType) -> Array:
@@ -213,3 +128,12 @@ def _times(events: Frame, xp: ModuleType) -> Array:
 def _codes(keys: Any, xp: ModuleType) -> Array:
     """Number a column's distinct values; which value gets which number changes no result."""
     return xp.asarray(keys.factorize()[0]).astype(xp.int64, copy=False)
+
+
+def _entity_codes(keys: list[Any], xp: ModuleType) -> Array:
+    """Number the distinct combinations of some columns."""
+    codes = _codes(keys[0], xp)
+    for key in keys[1:]:
+        further = _codes(key, xp)
+        codes = xp.unique(codes * (len(further) + 1) + further, return_inverse=True)[1]
+    return codes

@@ -45,15 +45,8 @@ class TableFeatureJob:
         Device, shards and workers are not part of it, since all of them give the same bits.
         """
         past = [self.events.partition(past).sha256 for past in self.extend_back(Days(day, day))]
-        settings = self.config.model_dump(
-            include={
-                "task": {"windows_days", "amount_decimals"},
-                "label_delay_days": True,
-                "columns": {"numeric", "categorical"},
-                "source": {"timezone"},
-            }
-        )
-        key = storage.fingerprint([core.SCHEMA, settings, past])
+        columns = self.config.model_dump(include={"columns": {"numeric", "categorical"}})
+        key = storage.fingerprint([core.SCHEMA, self.config.feature_spec.model_dump(mode="json"), columns, past])
         return tables.partition_uri(self.lake, self.config.name, "features", day, key)
 
     def extend_back(self, days: Days) -> Days:

@@ -14,7 +14,6 @@ from nightshift.contracts.online import Replay, SnapshotExample
 from nightshift.contracts.tables import Table
 from nightshift.data.splits import Days, buffer_days, rows_of
 from nightshift.runtime.step import log
-from nightshift.tabular import windows
 from nightshift.tabular.online import skew, snapshot
 from nightshift.tasks.tabular.features import core
 
@@ -36,7 +35,7 @@ class Past:
     def key(self) -> str:
         """Hash of all that a snapshot is made from."""
         settings = [
-            windows.configured_windows(self.config).model_dump(),
+            self.config.feature_spec.model_dump(mode="json"),
             self.config.columns.model_dump(),
             self.config.source.timezone,
         ]
@@ -47,7 +46,7 @@ class Past:
     @cached_property
     def events(self) -> pd.DataFrame:
         """The events."""
-        columns = [*self.config.columns.roles, *self.config.columns.numeric]
+        columns = [*self.config.columns.roles, *self.config.columns.numeric, *self.config.columns.categorical]
         return self.table.read(Days(self.days.first - timedelta(days=1), self.day), columns)
 
 

@@ -1,6 +1,6 @@
 """Features of more events than one pass takes: sharded by entity, the kernel in each shard, joined by event.
 
-Windows of customers and of terminals need different shards, so each side has its own. Three kinds of tasks follow one
+Windows of different entities need different shards, so each entity has its own. Three kinds of tasks follow one
 another: `split` reads a batch of days once and leaves what each shard needs of it; `compute` runs the kernel over all
 that a shard has; `join` puts a batch's windows beside its events and writes its days. A task reads files and writes
 files, so it may run in any process that reaches the lake, and again after that process was killed. Which shards and
@@ -25,7 +25,8 @@ from nightshift.contracts.tables import Partition
 from nightshift.data.splits import Days
 from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.runtime.step import log
-from nightshift.tabular import frames, windows
+from nightshift.tabular import frames
+from nightshift.tabular.declarations import EntityGroup, entity_groups
 from nightshift.tasks.tabular.features import core
 from nightshift.tasks.tabular.features.job import ONE_PASS, TableFeatureJob
 from nightshift.tasks.tabular.features.workers import TaskPool
@@ -65,7 +66,7 @@ class Layout:
         job: what features are made of.
         folder: URI below which the tasks leave what others need.
         batches: in order of time.
-        shards: how many there are of customers, and of terminals.
+        shards: how many there are of each entity.
     """
 
     job: TableFeatureJob
@@ -74,13 +75,13 @@ class Layout:
     shards: int
 
     @property
-    def sides(self) -> list[str]:
+    def groups(self) -> list[EntityGroup]:
         """What windows are counted by."""
-        return windows.sides(windows.configured_windows(self.job.config))
+        return entity_groups(self.job.config.feature_spec)
 
-    def piece(self, kind: str, batch: int, side: str, shard: int) -> str:
+    def piece(self, kind: str, batch: int, group: int, shard: int) -> str:
         """Return where a batch's share of a shard lies: `events` before the kernel, `windows` after it."""
-        return storage.join(self.folder, self.key, f"{kind}-{batch}-{side}-{shard}.arrow")
+        return storage.join(self.folder, self.key, f"{kind}-{batch}-{group}-{shard}.arrow")
 
     @cached_property
     def key(self) -> str:
@@ -103,11 +104,13 @@ def write(
     """
     layout = divide(job, missing, folder, workers.count, sizes or Sizes())
     numbers = range(len(layout.batches))
-    log.info("features: %d batches of days, %d shards a side, %d workers", len(numbers), layout.shards, workers.count)
+    log.info(
+        "features: %d batches of days, %d shards an entity, %d workers", len(numbers), layout.shards, workers.count
+    )
     try:
         workers.run(partial(split, layout), numbers)
         log.info("features: the events are in their shards")
-        workers.run(partial(compute, layout), list(product(layout.sides, range(layout.shards))))
+        workers.run(partial(compute, layout), list(product(range(len(layout.groups)), range(layout.shards))))
         log.info("features: the windows of all shards are computed")
         written = workers.run(partial(join, layout), [number for number in numbers if layout.batches[number].missing])
     finally:
@@ -130,37 +133,38 @@ def divide(job: TableFeatureJob, missing: Mapping[date, str], folder: str, worke
 def split(layout: Layout, number: int) -> None:
     """Leave what each shard needs of a batch's events."""
     events = layout.job.read(layout.batches[number].days)
-    for side in layout.sides:
-        shards = _shards(events[side], layout.shards)
+    for position, group in enumerate(layout.groups):
+        shards = _shards(events[[*group.entity]], layout.shards)
         order = np.argsort(shards, kind="stable")
         ends = np.searchsorted(shards[order], np.arange(layout.shards + 1))
-        needed = events[core.columns_needed(side, layout.job.config)].assign(row=np.arange(len(events), dtype="uint32"))
+        needed = events[["event_time", *group.columns]].assign(row=np.arange(len(events), dtype="uint32"))
         ordered = needed.take(order)
         for shard in range(layout.shards):
-            _put(layout.piece("events", number, side, shard), ordered.iloc[ends[shard] : ends[shard + 1]])
+            _put(layout.piece("events", number, position, shard), ordered.iloc[ends[shard] : ends[shard + 1]])
 
 
-def compute(layout: Layout, which: tuple[str, int]) -> None:
-    """Compute the windows of a shard, a side and its number, over all batches."""
-    side, shard = which
+def compute(layout: Layout, which: tuple[int, int]) -> None:
+    """Compute the windows of a shard, a position among the groups and its number, over all batches."""
+    group, shard = which
     job = layout.job
-    pieces = [_get(layout.piece("events", number, side, shard)) for number in range(len(layout.batches))]
+    pieces = [_get(layout.piece("events", number, group, shard)) for number in range(len(layout.batches))]
     ends = list(accumulate(map(len, pieces), initial=0))
     events = pd.concat(pieces, ignore_index=True)
     pieces.clear()
     backend = job.backend
-    computed = core.compute_windows(side, backend.from_host(events), job.config, backend)
+    computed = core.compute_group(layout.groups[group], backend.from_host(events), job.config, backend)
     columns = backend.to_host(backend.frame(computed)).assign(row=events["row"])
     for number, batch in enumerate(layout.batches):
         if batch.missing:
-            _put(layout.piece("windows", number, side, shard), columns.iloc[ends[number] : ends[number + 1]])
+            _put(layout.piece("windows", number, group, shard), columns.iloc[ends[number] : ends[number + 1]])
 
 
 def join(layout: Layout, number: int) -> list[Partition]:
     """Write the missing days of a batch: its events with their windows."""
     job, batch = layout.job, layout.batches[number]
     events = job.read(batch.days)
-    columns = {name: values for side in layout.sides for name, values in _windows(layout, number, side, len(events))}
+    groups = range(len(layout.groups))
+    columns = {name: values for group in groups for name, values in _windows(layout, number, group, len(events))}
     features = core.join_windows(events, columns, job.config, frames.backend("cpu"))
     return [job.write(uri, day, features) for day, uri in batch.missing.items()]
 
@@ -177,16 +181,16 @@ def _batch(days: list[date], missing: Mapping[date, str]) -> Batch:
     return Batch(Days(days[0], days[-1]), {day: missing[day] for day in days if day in missing})
 
 
-def _shards(keys: pd.Series, shards: int) -> npt.NDArray[np.unsignedinteger]:
+def _shards(keys: pd.DataFrame, shards: int) -> npt.NDArray[np.unsignedinteger]:
     """Return the shard of each row: equal keys come to the same one, on every machine."""
     # a narrow type makes NumPy's stable sort a radix sort
     return (pd.util.hash_pandas_object(keys, index=False).to_numpy() % shards).astype(np.min_scalar_type(shards))
 
 
-def _windows(layout: Layout, number: int, side: str, rows: int) -> Iterator[tuple[str, npt.NDArray[np.float64]]]:
-    """Return a side's columns of a batch, in the order of its rows."""
+def _windows(layout: Layout, number: int, group: int, rows: int) -> Iterator[tuple[str, npt.NDArray[np.float64]]]:
+    """Return a group's columns of a batch, in the order of its rows."""
     pieces = pd.concat(
-        [_get(layout.piece("windows", number, side, shard)) for shard in range(layout.shards)], ignore_index=True
+        [_get(layout.piece("windows", number, group, shard)) for shard in range(layout.shards)], ignore_index=True
     )
     assert len(pieces) == rows, "every event is in one shard"
     positions = pieces.pop("row").to_numpy()

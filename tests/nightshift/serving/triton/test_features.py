@@ -13,11 +13,11 @@ from nightshift.runtime.errors import UserError
 from nightshift.serving.triton.features import EventStep, NamedFeatureStep, open_step
 from nightshift.tabular.inputs import matrix
 from nightshift_testkit.fixtures import INPUTS
-from nightshift_testkit.packages import WINDOWS
+from nightshift_testkit.packages import FEATURES
 from tests.nightshift.serving.test_events import CHOSEN, EVENTS, LATER, PAST, model, raw
 from tests.nightshift.tabular.online.streams import START, config, offline, written
 
-TABULAR = contract.TabularPreprocessing(**dict(INPUTS), windows=WINDOWS)
+TABULAR = contract.TabularPreprocessing(**dict(INPUTS), features=FEATURES)
 
 
 def texts(events) -> list[bytes]:

@@ -27,9 +27,11 @@ ROLES = ("customer", "terminal", "amount")
 
 def config(roles=ROLES, windows=(1, 2), delay=1, limits: dict[str, Any] | None = None, **extra: Any) -> Config:
     columns = {role: role for role in ("event_id", "event_time", *roles, "label")} | extra
-    task = {"kind": "tabular", "windows_days": list(windows), "candidates": {"a": {"kind": "xgboost"}}}
+    task = {"kind": "tabular", "candidates": {"a": {"kind": "xgboost"}}}
+    preset = {"preset": "payments", "windows": [f"{days}d" for days in windows]}
+    features = {"features": [preset] if windows else [{"calendar": ["is_weekend", "is_night"]}]}
     raw = {"name": "tiny", "label_delay_days": delay, "source": {"table": "t.csv"}, "columns": columns, "task": task}
-    return parse(raw | {"limits": limits or {}})
+    return parse(raw | {"limits": limits or {}} | features)
 
 
 class Labeled(NamedTuple):
@@ -104,7 +106,7 @@ def written(events: list[Labeled], chosen: Config, days: int, folder: str) -> st
     manifest = base(events, chosen, days).snapshot
     known = [event for event in events if event.time < (START + days) * DAY]
     uri = f"{folder}/{storage.fingerprint([known, days])}.state"
-    snapshot.write(uri, snapshot.arrays(frame(known, chosen), manifest.windows), manifest)
+    snapshot.write(uri, snapshot.arrays(frame(known, chosen), manifest.features), manifest)
     return uri
 
 

@@ -83,8 +83,8 @@ def embedded(folder: Path, snapshot: Base) -> Opened:
 
     def kept() -> bytes:
         state = store._state
-        customers = {key: getattr(ids, "ids", ids) for key, ids in state._customers.items()}
-        held = [state._entries, customers, state._arrivals._events, state._positives, state._relabeled, state._changed]
+        overlays = [{key: getattr(ids, "ids", ids) for key, ids in group.items()} for group in state._overlays]
+        held = [state._records, overlays, state._positives, state._relabeled, state._changed]
         return pickle.dumps([held, (folder / "1.log").read_bytes(), store._log._pending])
 
     return Opened(store, kept)
@@ -182,14 +182,13 @@ def test_the_largest_amounts_add_up_exactly_whatever_they_add_up_to():
     chosen = config(("customer", "amount"), windows=(1,))
     state = OnlineState(base([], chosen, PAST))
     largest = event((PAST * DAY, "a", None, 10**13, None), 0, chosen)._replace(amount=LIMITS.largest_amount)
-    customer = state.add(state._check_event(largest)[0])
-    assert customer == 1
-    state.add(state._check_event(largest._replace(event_id=1))[0])
-    rows = state._customers["a"]
+    for number in range(2):
+        state.add(state._check_event(largest._replace(event_id=number))[0])
+    totals = state._overlays[0]["a"].totals["amount"]
     for number in range(2, 100):
-        rows.totals[-1] = 2**63 - 10**13 if number == 50 else rows.totals[-1]
+        totals[-1] = 2**63 - 10**13 if number == 50 else totals[-1]
         state.take(largest._replace(event_id=number))
-    assert rows.totals[-1] == 2**63 - 10**13 + 50 * 10**13
+    assert totals[-1] == 2**63 - 10**13 + 50 * 10**13
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -201,16 +200,16 @@ def test_refunds_add_up_exactly_whatever_they_and_the_payments_before_them_add_u
     entries = [state._check_event(first._replace(event_id=number))[0] for number in range(len(units))]
     for number, amount in enumerate(units):
         time = first.time - number if late else first.time + number
-        state.add(msgspec.structs.replace(entries[number], units=amount, time=time))
+        state.add(msgspec.structs.replace(entries[number], columns=["a", amount], time=time))
 
     ordered = units[::-1] if late else units
-    assert list(state._customers["a"].totals) == [sum(ordered[:count]) for count in range(len(units) + 1)]
+    assert state._overlays[0]["a"].totals["amount"] == [sum(ordered[:count]) for count in range(len(units) + 1)]
 
 
 @pytest.mark.slow
 def test_a_terminal_may_have_more_labels_in_redis_than_lua_unpacks(server):
     store, one = Shared(lambda: server, "labels", BASE, clock), drawn(0)[0]._replace(time=END)
-    client, key = Redis.from_url(server), store._over._names(one)[1]
+    client, key = Redis.from_url(server), f"1:{store._over._names(BASE.layout.record(one))[1]}"
     names = [f"{START + PAST}:{number}" for number in range(9000)]
     client.zadd(f"{store._prefix}labeled:{key}", dict.fromkeys(names, one.time))
     client.hset(f"{store._prefix}labels:{key}", mapping=dict.fromkeys(names, f"{one.time} 1 {END} {END}"))

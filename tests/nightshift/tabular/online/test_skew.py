@@ -30,11 +30,11 @@ def test_a_day_whose_online_features_equal_the_offline_ones():
 @pytest.mark.parametrize(("step", "differing"), [(1e-10, 0), (1e-8, 1)])
 def test_a_difference_is_counted_beyond_the_tolerance_and_named(step, differing):
     def moved(offline):
-        offline.loc[3, "terminal_risk_2d"] += step
+        offline.loc[3, "terminal_positive_rate_2d"] += step
         return offline
 
     report = replayed(moved)
-    assert (report.differing, report.worst) == (differing, "terminal_risk_2d")
+    assert (report.differing, report.worst) == (differing, "terminal_positive_rate_2d")
     assert report.largest == pytest.approx(step, rel=1e-3)
 
 

@@ -9,7 +9,7 @@ from nightshift.contracts.online import Snapshot
 from nightshift.contracts.preprocessing import TabularPreprocessing
 from nightshift.data.splits import Days
 from nightshift.runtime.errors import UserError
-from nightshift.tabular import windows
+from nightshift.tabular import declarations
 from nightshift.tabular.online import base as past
 from nightshift.tabular.online import snapshot
 from nightshift.tabular.online.state import OnlineState
@@ -51,9 +51,9 @@ def test_a_file_that_is_not_the_manifests_is_refused_and_no_copy_stays(tmp_path)
 
 
 def model(chosen):
-    spec = windows.configured_windows(chosen)
+    spec = chosen.feature_spec
     return TabularPreprocessing(
-        numeric=windows.numeric_inputs(spec, chosen.columns.numeric), categorical={}, windows=spec
+        numeric=declarations.numeric_inputs(spec, chosen.columns.numeric), categorical={}, features=spec
     )
 
 

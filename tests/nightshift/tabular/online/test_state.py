@@ -5,8 +5,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nightshift.runtime.errors import UserError
+from nightshift.tabular import declarations
 from nightshift.tabular.online.state import Label, OnlineState
-from nightshift.tabular.windows import DAY, configured_windows, delay
+from nightshift.tabular.windows import DAY
 from tests.nightshift.tabular.online.streams import ROLES, START, base, config, event, offline, taken
 
 # the snapshot covers 4 days: its last one needs the 3 before it; so the stream is of the 4th day and later
@@ -40,7 +41,7 @@ def test_every_event_gets_the_bits_that_the_batch_gives_it_later(stream, roles, 
     unlabeled = [event._replace(label=None) for event in events]
     state, waiting = OnlineState(base(unlabeled, chosen, PAST)), list(events)
     for arrival, expected in zip(events, offline(events, chosen), strict=True):
-        apply_labels(state, waiting, arrival.time, delay(configured_windows(chosen)))
+        apply_labels(state, waiting, arrival.time, declarations.label_delay(chosen.feature_spec))
         # those of the snapshot are known, and answered from their place
         if arrival.time >= state.base.oldest:
             assert state.take(arrival)[0] == expected

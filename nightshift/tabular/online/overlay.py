@@ -1,0 +1,76 @@
+"""What has come in since a snapshot, by entity: events in order of time, and labels that have changed."""
+
+from array import array
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
+
+from nightshift.tabular.online.base import count_between
+from nightshift.tabular.online.event import Id
+from nightshift.tabular.online.layout import EventRecord, GroupLayout
+
+
+class Overlay:
+    """An entity's events since the snapshot, in order of time; the fields are those of `EntityHistory`."""
+
+    __slots__ = ("_layout", "ids", "squares", "times", "totals", "values")
+
+    def __init__(self, layout: GroupLayout, *records: EventRecord) -> None:
+        self._layout = layout
+        group = layout.group
+        self.ids: list[Id] = []
+        self.times = array("q")
+        self.totals: dict[str, list[int]] = {name: [0] for name in group.numbers}  # integers that have no end
+        self.squares: dict[str, list[int]] = {name: [0] for name in group.square_columns}
+        self.values: dict[str, list[int]] = {name: [] for name in group.categories}
+        for record in records:
+            self.add(record)
+
+    def add(self, record: EventRecord) -> None:
+        """Put an event in its place, after those of its time."""
+        values, numbers = self._layout.values(record), self._layout.numbers(record)
+        self.add_columns(record.event_id, record.time, [*values.values(), *numbers.values()])
+
+    def add_columns(self, event_id: Id, time: int, columns: Sequence[int]) -> None:
+        """Put an event in its place: likewise, from numbers that stand for values and whole numbers."""
+        at = bisect_right(self.times, time)
+        self.ids.insert(at, event_id)
+        self.times.insert(at, time)
+        for values, value in zip(self.values.values(), columns, strict=False):
+            values.insert(at, value)
+        for (name, totals), number in zip(self.totals.items(), columns[len(self.values) :], strict=True):
+            _insert(totals, at, number)
+            if name in self.squares:
+                _insert(self.squares[name], at, number * number)
+
+    def until(self, record: EventRecord) -> int:
+        """Return how many events there are up to one of them."""
+        return self.ids.index(record.event_id, bisect_left(self.times, record.time)) + 1
+
+
+def _insert(totals: list[int], at: int, number: int) -> None:
+    """Put a number in its place among cumulative ones."""
+    totals.insert(at + 1, totals[at] + number)
+    if number:
+        for later in range(at + 2, len(totals)):
+            totals[later] += number
+
+
+class Positives:
+    """Sorted times of an entity's positives that the snapshot lacks, and of those that are none any more."""
+
+    __slots__ = ("added", "retracted")
+
+    def __init__(self) -> None:
+        self.added, self.retracted = array("q"), array("q")
+
+    def change(self, time: int, is_positive: bool, was_first: bool) -> None:
+        """Note that a label has changed to or from positive; `was_first` is what the snapshot says."""
+        moved = self.retracted if was_first else self.added
+        if is_positive == was_first:
+            del moved[bisect_left(moved, time)]
+        else:
+            insort(moved, time)
+
+    def count(self, after: int, until: int) -> int:
+        """Return how many more positives there are later than a moment, and not than another."""
+        return count_between(self.added, after, until) - count_between(self.retracted, after, until)

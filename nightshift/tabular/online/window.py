@@ -1,0 +1,206 @@
+"""One event's windows over a snapshot and what has come in since; see `nightshift.data.aggregations.WindowValues`."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from operator import sub
+from typing import NamedTuple
+
+from nightshift.contracts.preprocessing import Feature
+from nightshift.tabular.online.base import EntityHistory
+from nightshift.tabular.online.overlay import Overlay, Positives
+
+Number = float  # or int, of any size
+
+
+class History(NamedTuple):
+    """The events of one event's entity up to it, in order of time: those of the snapshot count first at the same time.
+
+    Attributes:
+        past: of the snapshot.
+        owner: the entity there, or `NOWHERE`.
+        low: where its events begin there.
+        high: where they end.
+        new: since then.
+        end: how many of these count.
+        is_past: whether the event itself is one of the snapshot's.
+        corrections: labels that have changed since.
+    """
+
+    past: EntityHistory
+    owner: int
+    low: int
+    high: int
+    new: Overlay
+    end: int
+    is_past: bool
+    corrections: Sequence[Positives]
+
+
+class EventWindow:
+    """A window of one event; features of the same window share it, one after the other.
+
+    Args:
+        history: of the event's entity.
+        time: of the event.
+        lag: by how much the window ends before it.
+        feature: whose window it is.
+    """
+
+    __slots__ = (
+        "_after",
+        "_end",
+        "_high",
+        "_history",
+        "_low",
+        "_name",
+        "_start",
+        "_time",
+        "_until",
+        "argument",
+        "scale",
+    )
+
+    def __init__(self, history: History, time: int, lag: int, feature: Feature) -> None:
+        self._history, self._time = history, time
+        self._until, self._after = time - lag, time - lag - feature.length
+        self._high, self._end = _find_ends(history, self._until, lag, feature.with_event)
+        self._low = bisect_right(history.past.times, self._after, history.low, self._high)
+        self._start = bisect_right(history.new.times, self._after, 0, self._end)
+        if feature.newest is not None:
+            self._low, self._start = self._step_back(feature.newest)
+
+    def select(self, feature: Feature, scale: int) -> "EventWindow":
+        """Turn to another feature of the same window."""
+        self._name, self.argument, self.scale = feature.column or "", feature.argument, scale
+        return self
+
+    @property
+    def count(self) -> int:
+        """Events."""
+        return self._high - self._low + self._end - self._start
+
+    @property
+    def total(self) -> int:
+        """Sum of the column."""
+        past, new = self._history.past.totals[self._name], self._history.new.totals[self._name]
+        return past[self._high] - past[self._low] + new[self._end] - new[self._start]
+
+    @property
+    def squares(self) -> int:
+        """Sum of its squares."""
+        past, new = self._history.past.squares[self._name], self._history.new.squares[self._name]
+        return past[self._high] - past[self._low] + new[self._end] - new[self._start]
+
+    @property
+    def least(self) -> Number:
+        """Least number of the column."""
+        return min(self._numbers(), default=math.nan)
+
+    @property
+    def greatest(self) -> Number:
+        """Greatest number of the column."""
+        return max(self._numbers(), default=math.nan)
+
+    @property
+    def first(self) -> Number:
+        """Number of the oldest event."""
+        past, new = self._history.past.times, self._history.new.times
+        if self._low == self._high and self._start == self._end:
+            return math.nan
+        is_past = self._start == self._end or (self._low < self._high and past[self._low] <= new[self._start])
+        return self._past_number(self._low) if is_past else self._new_number(self._start)
+
+    @property
+    def last(self) -> Number:
+        """Number of the newest event."""
+        if not self.count:
+            return math.nan
+        low, start = self._step_back(1)
+        return self._past_number(low) if low < self._high else self._new_number(start)
+
+    @property
+    def own(self) -> int:
+        """Number of the event itself."""
+        history = self._history
+        return self._past_number(history.high - 1) if history.is_past else self._new_number(history.end - 1)
+
+    @property
+    def distinct(self) -> int:
+        """Different values of the column."""
+        past, new = self._history.past.values[self._name], self._history.new.values[self._name]
+        return len({*past[self._low : self._high], *new[self._start : self._end]})
+
+    @property
+    def positives(self) -> int:
+        """Events with a positive label."""
+        history, after, until = self._history, self._after, self._until
+        corrected = sum(correction.count(after, until) for correction in history.corrections)
+        return history.past.count_positives(history.owner, after, until) + corrected
+
+    def age(self, events: int) -> Number:
+        """Return the microseconds since the newest event but `events - 1`; NaN without it."""
+        if self.count < events:
+            return math.nan
+        low, start = self._step_back(events)
+        times = []
+        if low < self._high:
+            times.append(self._history.past.times[low])
+        if start < self._end:
+            times.append(self._history.new.times[start])
+        return float(self._time - min(times))
+
+    def counts(self, lengths: Sequence[int]) -> list[int]:
+        """Return the events in windows of other lengths."""
+        history, high, end = self._history, self._high, self._end
+        edges = [self._until - length for length in lengths]
+        past = [high - bisect_right(history.past.times, edge, self._low, high) for edge in edges]
+        new = [end - bisect_right(history.new.times, edge, self._start, end) for edge in edges]
+        return [before + since for before, since in zip(past, new, strict=True)]
+
+    def divide(self, dividend: Number, divisor: Number) -> float:
+        """Return a quotient; NaN where the divisor is 0."""
+        # as arrays are divided: both as float64, in which a large sum is rounded first
+        return float(dividend) / float(divisor) if divisor else math.nan
+
+    def root(self, square: float, floor: float) -> float:
+        """Return a square root; 0 where the square is not above the floor."""
+        return 0.0 if square <= floor else math.sqrt(square)
+
+    def replace_missing(self, value: float) -> float:
+        """Return a value with 0 for NaN."""
+        return 0.0 if math.isnan(value) else value
+
+    def _numbers(self) -> Iterator[int]:
+        past, new = self._history.past.totals[self._name], self._history.new.totals[self._name]
+        for totals, low, high in ((past, self._low, self._high), (new, self._start, self._end)):
+            part = totals[low : high + 1]
+            yield from map(sub, part[1:], part[:-1])
+
+    def _past_number(self, row: int) -> int:
+        totals = self._history.past.totals[self._name]
+        return totals[row + 1] - totals[row]
+
+    def _new_number(self, row: int) -> int:
+        totals = self._history.new.totals[self._name]
+        return totals[row + 1] - totals[row]
+
+    def _step_back(self, events: int) -> tuple[int, int]:
+        """Return where the newest events begin, of the snapshot's and of those since then."""
+        past, new, low, start = self._history.past.times, self._history.new.times, self._high, self._end
+        for _ in range(min(events, self.count)):
+            if start > self._start and (low == self._low or new[start - 1] >= past[low - 1]):
+                start -= 1
+            else:
+                low -= 1
+        return low, start
+
+
+def _find_ends(history: History, until: int, lag: int, with_event: bool) -> tuple[int, int]:
+    """Return where a window ends, in the snapshot and since then: by time with a lag, otherwise at the event itself."""
+    if lag:
+        high = bisect_right(history.past.times, until, history.low, history.high)
+        return high, bisect_right(history.new.times, until, 0, history.end)
+    if with_event:
+        return history.high, history.end
+    return history.high - history.is_past, history.end - (not history.is_past)
