@@ -36,6 +36,9 @@ class EntityEvents:
     reach: int
     columns: Mapping[str, Array]
     _ends: dict[int, Array] = field(default_factory=dict)
+    _starts: dict[int, Array] = field(default_factory=dict)
+    _columns: dict[str, Array] = field(default_factory=dict)
+    _totals: dict[tuple[str, int], Array] = field(default_factory=dict)
 
     @cached_property
     def order(self) -> Array:
@@ -59,6 +62,13 @@ class EntityEvents:
             return self.xp.take(codes * span + (times - times[:1]), self.order), True
         return codes * (n + 1), False
 
+    def start(self, age: int) -> Array:
+        """Return `until`; the last answer is at hand, since features of one window follow each other."""
+        if age not in self._starts:
+            self._starts.clear()
+            self._starts[age] = self.until(age)
+        return self._starts[age]
+
     def until(self, age: int) -> Array:
         """Return how many events there are up to each one's entity and time - age, (n,)."""
         packed, has_time = self._packed
@@ -79,7 +89,17 @@ class EntityEvents:
 
     def column(self, name: str) -> Array:
         """Return a column by entity, then time, (n,)."""
-        return self.xp.take(self.columns[name], self.order)
+        if name not in self._columns:
+            self._columns[name] = self.xp.take(self.columns[name], self.order)
+        return self._columns[name]
+
+    def totals(self, name: str, power: int = 1) -> Array:
+        """Return a column's cumulative sums, or those of its squares, one more than events."""
+        if (name, power) not in self._totals:
+            numbers = self.column(name)
+            sums = self.xp.cumsum(numbers if power == 1 else numbers * numbers)
+            self._totals[name, power] = self.xp.concatenate([self.xp.zeros(1, dtype=self.xp.int64), sums])
+        return self._totals[name, power]
 
 
 class RangeWindow:
@@ -96,7 +116,7 @@ class RangeWindow:
         self.scale, self.argument = scale, feature.argument
         self._events, self._xp, self._lag, self._name = events, events.xp, lag, feature.column
         self._end = events.end(lag, feature.with_event)
-        start = events.until(lag + feature.length)
+        start = events.start(lag + feature.length)
         self._start = start if feature.newest is None else self._xp.maximum(start, self._end - feature.newest)
 
     @property
@@ -107,12 +127,12 @@ class RangeWindow:
     @property
     def total(self) -> Array:
         """Sums of the column."""
-        return self._difference(self._values)
+        return self._difference(self._name)
 
     @property
     def squares(self) -> Array:
         """Sums of its squares."""
-        return self._difference(self._values * self._values)
+        return self._difference(self._name, 2)
 
     @property
     def least(self) -> Array:
@@ -142,7 +162,7 @@ class RangeWindow:
     @property
     def positives(self) -> Array:
         """Events with a positive label."""
-        return self._difference(self._events.column("label"))
+        return self._difference("label")
 
     @property
     def distinct(self) -> Array:
@@ -175,8 +195,10 @@ class RangeWindow:
 
     def divide(self, dividend: Array, divisor: Array) -> Array:
         """Return a quotient of float64; NaN where the divisor is 0."""
-        divisor = self._xp.asarray(divisor, dtype="float64")
-        return dividend / self._xp.where(divisor == 0, self._xp.nan, divisor)
+        if isinstance(divisor, int):  # a scale
+            return dividend / divisor
+        is_zero = divisor == 0
+        return dividend / (self._xp.where(is_zero, self._xp.nan, divisor) if is_zero.any() else divisor)
 
     def root(self, square: Array, floor: Array) -> Array:
         """Return a square root; 0 where the square is not above the floor, NaN where it is missing."""
@@ -184,7 +206,7 @@ class RangeWindow:
 
     def replace_missing(self, value: Array) -> Array:
         """Return values with 0 for NaN."""
-        return self._xp.nan_to_num(value)
+        return self._xp.where(self._xp.isnan(value), 0.0, value)
 
     @cached_property
     def _values(self) -> Array:
@@ -195,8 +217,9 @@ class RangeWindow:
     def _owners(self) -> Array:
         return self._xp.take(self._events.codes, self._events.order)
 
-    def _difference(self, values: Array) -> Array:
-        total = self._xp.concatenate([self._xp.zeros(1, dtype=self._xp.int64), self._xp.cumsum(values)])
+    def _difference(self, name: str | None, power: int = 1) -> Array:
+        assert name, "the function reads a column"
+        total = self._events.totals(name, power)
         return self._xp.take(total, self._end) - self._xp.take(total, self._start)
 
     def _at(self, values: Array, positions: Array, is_there: Array, minuend: Array | None = None) -> Array:
