@@ -10,12 +10,17 @@ from nightshift.tabular.online.layout import EventRecord, GroupLayout
 
 
 class Overlay:
-    """An entity's events since the snapshot, in order of time; the fields are those of `EntityHistory`."""
+    """An entity's events since the snapshot, in order of time; the fields are those of `EntityHistory`.
 
-    __slots__ = ("_layout", "ids", "squares", "times", "totals", "values")
+    Attributes:
+        layout: where its columns lie in a record.
+        ids: of the events.
+    """
+
+    __slots__ = ("ids", "layout", "squares", "times", "totals", "values")
 
     def __init__(self, layout: GroupLayout, *records: EventRecord) -> None:
-        self._layout = layout
+        self.layout = layout
         group = layout.group
         self.ids: list[Id] = []
         self.times = array("q")
@@ -27,7 +32,7 @@ class Overlay:
 
     def add(self, record: EventRecord) -> None:
         """Put an event in its place, after those of its time."""
-        values, numbers = self._layout.values(record), self._layout.numbers(record)
+        values, numbers = self.layout.values(record), self.layout.numbers(record)
         self.add_columns(record.event_id, record.time, [*values.values(), *numbers.values()])
 
     def add_columns(self, event_id: Id, time: int, columns: Sequence[int]) -> None:

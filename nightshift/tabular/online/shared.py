@@ -344,7 +344,7 @@ class _Over:
         low, high = past.locate(owner, record.time if record.time < self.base.until else None, row)
         overlay = self._overlay(group, record, number, records)
         corrections = self._corrections(zip(labels, values, strict=True))
-        return History(past, owner, low, high, overlay, len(overlay.times), is_past, corrections)
+        return History(record, past, owner, low, high, overlay, len(overlay.times), is_past, corrections)
 
     def _overlay(self, group: int, record: EventRecord, number: int, records: Iterable[str]) -> Overlay:
         """Return the entity's events in Redis up to an event: earlier ones, and those of its time that came first."""

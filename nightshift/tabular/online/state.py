@@ -165,4 +165,4 @@ class OnlineState:
         low, high = past.locate(owner, time if time < self.base.until else None, row)
         end = bisect_left(new.times, time) if is_past else new.until(record)
         corrections = (self._positives[group].get(key), self._relabeled[group].get(owner))
-        return History(past, owner, low, high, new, end, is_past, [some for some in corrections if some])
+        return History(record, past, owner, low, high, new, end, is_past, [some for some in corrections if some])

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from nightshift.contracts.preprocessing import Feature
 from nightshift.tabular.online.base import EntityHistory
+from nightshift.tabular.online.layout import EventRecord
 from nightshift.tabular.online.overlay import Overlay, Positives
 
 Number = float  # or int, of any size
@@ -17,6 +18,7 @@ class History(NamedTuple):
     """The events of one event's entity up to it, in order of time: those of the snapshot count first at the same time.
 
     Attributes:
+        record: what is kept of the event.
         past: of the snapshot.
         owner: the entity there, or `NOWHERE`.
         low: where its events begin there.
@@ -27,6 +29,7 @@ class History(NamedTuple):
         corrections: labels that have changed since.
     """
 
+    record: EventRecord
     past: EntityHistory
     owner: int
     low: int
@@ -122,8 +125,7 @@ class EventWindow:
     @property
     def own(self) -> int:
         """Number of the event itself."""
-        history = self._history
-        return self._past_number(history.high - 1) if history.is_past else self._new_number(history.end - 1)
+        return self._history.new.layout.numbers(self._history.record)[self._name]
 
     @property
     def distinct(self) -> int:
