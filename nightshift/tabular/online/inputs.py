@@ -1,15 +1,18 @@
 """From the histories of one event's entities to its numeric inputs, with the batch kernel's arithmetic."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import groupby
 
 from nightshift.contracts.preprocessing import Calendar, Feature, FeatureSpec
+from nightshift.data.aggregations import WindowValues
 from nightshift.tabular import windows
 from nightshift.tabular.declarations import EntityGroup, entity_groups, function
 from nightshift.tabular.online.event import Event
 from nightshift.tabular.online.window import EventWindow, History
 from nightshift.tabular.windows import QUARTER
+
+Compute = Callable[[WindowValues], float]
 
 
 class EventInputs:
@@ -54,17 +57,21 @@ class _GroupInputs:
         self._windows = []
         for _, same in groupby(ordered, key=window):
             features = list(same)
-            calls = [
-                (names.index(feature.name), function(feature).compute, feature, scales.get(feature.column or "", 1))
-                for feature in features
-            ]
+            calls = [_plan_call(feature, names.index(feature.name), scales) for feature in features]
             self._windows.append((group.lag(features[0]), features[0], calls))
 
     def fill(self, features: list[float], history: History, time: int) -> None:
         for lag, first, calls in self._windows:
             window = EventWindow(history, time, lag, first)
-            for position, compute, feature, scale in calls:
-                features[position] = compute(window.select(feature, scale))
+            for position, compute, column, argument, scale in calls:
+                window.column, window.argument, window.scale = column, argument, scale
+                features[position] = compute(window)
+
+
+def _plan_call(feature: Feature, position: int, scales: dict[str, int]) -> tuple[int, Compute, str, int, int]:
+    """Return where a feature goes, its function, and what the window turns to."""
+    column = feature.column or ""
+    return position, function(feature).compute, column, feature.argument, scales.get(column, 1)
 
 
 @lru_cache(maxsize=4096)

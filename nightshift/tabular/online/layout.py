@@ -37,6 +37,12 @@ class GroupLayout:
         columns, (first, *further) = record.columns, self._entity
         return join_key([columns[first], *(columns[index] for index in further)]) if further else columns[first]
 
+    def columns(self, record: EventRecord) -> list[int]:
+        """Return the numbers that stand for values, then the whole numbers."""
+        columns = record.columns
+        whole = [columns[index] for index in self._numbers.values()]
+        return [*(encode_value(columns[index]) for index in self._values.values()), *whole] if self._values else whole  # type: ignore[return-value,list-item]
+
     def values(self, record: EventRecord) -> dict[str, int]:
         """Return column -> a number that stands for the value."""
         return {name: encode_value(record.columns[index]) for name, index in self._values.items()}

@@ -21,19 +21,24 @@ class Overlay:
 
     def __init__(self, layout: GroupLayout, *records: EventRecord) -> None:
         self.layout = layout
-        group = layout.group
-        self.ids: list[Id] = []
         self.times = array("q")
-        self.totals: dict[str, list[int]] = {name: [0] for name in group.numbers}  # integers that have no end
-        self.squares: dict[str, list[int]] = {name: [0] for name in group.square_columns}
-        self.values: dict[str, list[int]] = {name: [] for name in group.categories}
+        self.ids: list[Id] = []
+        self.totals: dict[str, list[int]] = {}  # integers that have no end
+        self.squares: dict[str, list[int]] = {}
+        self.values: dict[str, list[int]] = {}
+        # loops, since a comprehension is a call, and most entities have one event between two snapshots
+        for name in layout.group.numbers:
+            self.totals[name] = [0]
+        for name in layout.group.square_columns:
+            self.squares[name] = [0]
+        for name in layout.group.categories:
+            self.values[name] = []
         for record in records:
             self.add(record)
 
     def add(self, record: EventRecord) -> None:
         """Put an event in its place, after those of its time."""
-        values, numbers = self.layout.values(record), self.layout.numbers(record)
-        self.add_columns(record.event_id, record.time, [*values.values(), *numbers.values()])
+        self.add_columns(record.event_id, record.time, self.layout.columns(record))
 
     def add_columns(self, event_id: Id, time: int, columns: Sequence[int]) -> None:
         """Put an event in its place: likewise, from numbers that stand for values and whole numbers."""

@@ -48,6 +48,11 @@ class EventWindow:
         time: of the event.
         lag: by how much the window ends before it.
         feature: whose window it is.
+
+    Attributes:
+        column: of the feature that is computed.
+        argument: of its function: events, or a half-life in microseconds.
+        scale: units in one of the column's numbers.
     """
 
     __slots__ = (
@@ -56,27 +61,34 @@ class EventWindow:
         "_high",
         "_history",
         "_low",
-        "_name",
         "_start",
         "_time",
         "_until",
         "argument",
+        "column",
         "scale",
     )
+
+    column: str
+    argument: int
+    scale: int
 
     def __init__(self, history: History, time: int, lag: int, feature: Feature) -> None:
         self._history, self._time = history, time
         self._until, self._after = time - lag, time - lag - feature.length
-        self._high, self._end = _find_ends(history, self._until, lag, feature.with_event)
-        self._low = bisect_right(history.past.times, self._after, history.low, self._high)
-        self._start = bisect_right(history.new.times, self._after, 0, self._end)
+        after, new = self._after, history.new.times
+        if lag:
+            self._high = bisect_right(history.past.times, self._until, history.low, history.high)
+            self._end = bisect_right(new, self._until, 0, history.end) if new else 0
+        elif feature.with_event:
+            self._high, self._end = history.high, history.end
+        else:
+            self._high, self._end = history.high - history.is_past, history.end - (not history.is_past)
+        self._low = bisect_right(history.past.times, after, history.low, self._high)
+        # most windows have all that is new
+        self._start = bisect_right(new, after, 0, self._end) if self._end and new[0] <= after else 0
         if feature.newest is not None:
             self._low, self._start = self._step_back(feature.newest)
-
-    def select(self, feature: Feature, scale: int) -> "EventWindow":
-        """Turn to another feature of the same window."""
-        self._name, self.argument, self.scale = feature.column or "", feature.argument, scale
-        return self
 
     @property
     def count(self) -> int:
@@ -86,13 +98,13 @@ class EventWindow:
     @property
     def total(self) -> int:
         """Sum of the column."""
-        past, new = self._history.past.totals[self._name], self._history.new.totals[self._name]
+        past, new = self._history.past.totals[self.column], self._history.new.totals[self.column]
         return past[self._high] - past[self._low] + new[self._end] - new[self._start]
 
     @property
     def squares(self) -> int:
         """Sum of its squares."""
-        past, new = self._history.past.squares[self._name], self._history.new.squares[self._name]
+        past, new = self._history.past.squares[self.column], self._history.new.squares[self.column]
         return past[self._high] - past[self._low] + new[self._end] - new[self._start]
 
     @property
@@ -125,20 +137,22 @@ class EventWindow:
     @property
     def own(self) -> int:
         """Number of the event itself."""
-        return self._history.new.layout.numbers(self._history.record)[self._name]
+        return self._history.new.layout.numbers(self._history.record)[self.column]
 
     @property
     def distinct(self) -> int:
         """Different values of the column."""
-        past, new = self._history.past.values[self._name], self._history.new.values[self._name]
+        past, new = self._history.past.values[self.column], self._history.new.values[self.column]
         return len({*past[self._low : self._high], *new[self._start : self._end]})
 
     @property
     def positives(self) -> int:
         """Events with a positive label."""
         history, after, until = self._history, self._after, self._until
-        corrected = sum(correction.count(after, until) for correction in history.corrections)
-        return history.past.count_positives(history.owner, after, until) + corrected
+        count = history.past.count_positives(history.owner, after, until)
+        for correction in history.corrections:
+            count += correction.count(after, until)
+        return count
 
     def age(self, events: int) -> Number:
         """Return the microseconds since the newest event but `events - 1`; NaN without it."""
@@ -174,17 +188,17 @@ class EventWindow:
         return 0.0 if math.isnan(value) else value
 
     def _numbers(self) -> Iterator[int]:
-        past, new = self._history.past.totals[self._name], self._history.new.totals[self._name]
+        past, new = self._history.past.totals[self.column], self._history.new.totals[self.column]
         for totals, low, high in ((past, self._low, self._high), (new, self._start, self._end)):
             part = totals[low : high + 1]
             yield from map(sub, part[1:], part[:-1])
 
     def _past_number(self, row: int) -> int:
-        totals = self._history.past.totals[self._name]
+        totals = self._history.past.totals[self.column]
         return totals[row + 1] - totals[row]
 
     def _new_number(self, row: int) -> int:
-        totals = self._history.new.totals[self._name]
+        totals = self._history.new.totals[self.column]
         return totals[row + 1] - totals[row]
 
     def _step_back(self, events: int) -> tuple[int, int]:
@@ -196,13 +210,3 @@ class EventWindow:
             else:
                 low -= 1
         return low, start
-
-
-def _find_ends(history: History, until: int, lag: int, with_event: bool) -> tuple[int, int]:
-    """Return where a window ends, in the snapshot and since then: by time with a lag, otherwise at the event itself."""
-    if lag:
-        high = bisect_right(history.past.times, until, history.low, history.high)
-        return high, bisect_right(history.new.times, until, 0, history.end)
-    if with_event:
-        return history.high, history.end
-    return history.high - history.is_past, history.end - (not history.is_past)
