@@ -5,8 +5,6 @@ from typing import Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from nightshift.stats import bootstrap
-
 Scores = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.int64]
 
@@ -52,6 +50,8 @@ def resample(labels: Labels, predicted: Labels, groups: Labels, classes: int) ->
         groups: number of each row's group, from 0, (n,).
         classes: how many there are.
     """
+    from nightshift.stats import bootstrap  # likewise: the server's image has no scikit-learn
+
     cells = labels * classes + predicted
     counted = (
         np.bincount(cells, weights[groups], classes**2) for weights in bootstrap.draw_counts(int(groups.max()) + 1)
