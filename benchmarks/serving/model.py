@@ -55,7 +55,7 @@ def write(folder: Path) -> None:
     """Write the model as `model.onnx` and as a package in `package/`, and a request's body in each format."""
     content, spec = graph(), CHOSEN.feature_spec
     inputs = Inputs(numeric=INPUTS, categorical={})
-    preprocessing = TabularPreprocessing(**dict(inputs), windows=spec)
+    preprocessing = TabularPreprocessing(**dict(inputs), features=spec)
     candidates = {"mlp": packages.candidate("mlp", parameters={})}
     manifest = packages.manifest({"mlp": content}, inputs, candidates=candidates, preprocessing=preprocessing)
     (folder / "model.onnx").write_bytes(content)

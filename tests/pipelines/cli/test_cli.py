@@ -73,7 +73,7 @@ def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Pat
     [
         (["run", "nowhere.yaml"], "does not exist"),
         (["run", "traning"], "monitoring, nightly, release, scoring, training; did you mean "),
-        (["run", "--config", "nope"], "give a YAML file or one of bert, digits, fraud"),
+        (["run", "--config", "nope"], "give a YAML file or one of bert, demand, digits, fraud"),
         (["run", "--config", "frau"], "did you mean 'fraud'"),
         (["run", "--date", "yesterday"], "write a day as YYYY-MM-DD"),
         (["run", "--set", "x"], "--set takes name=value"),
