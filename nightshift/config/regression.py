@@ -58,11 +58,6 @@ class RegressionTaskConfig(TaskConfig):
             raise ValueError("a window is listed twice; give each length once")
         return days
 
-    @property
-    def longest_window_days(self) -> int:
-        """How far the windows reach back."""
-        return max(self.windows_days)
-
 
 class RegressionColumns(LabeledColumns):
     """The user's column name for each role of a row whose label is a number."""
@@ -128,6 +123,11 @@ class RegressionConfig(LabeledConfig):
     def _nullable_numbers_are_named(self) -> Self:
         check_names("limits.nullable", self.limits.nullable, self.columns.numeric)
         return self
+
+    @property
+    def longest_window_days(self) -> int:
+        """How far the windows reach back."""
+        return max(self.task.windows_days)
 
     @property
     def nullable(self) -> list[str]:

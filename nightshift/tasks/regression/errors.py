@@ -83,6 +83,6 @@ def group(rows: pd.DataFrame, config: RegressionConfig) -> Groups:
 
 def forecast_naively(rows: pd.DataFrame, config: RegressionConfig) -> dict[str, Floats]:
     """Return name -> what needs no model says of each row, float64 (n,)."""
-    longest = config.task.longest_window_days
+    longest = config.longest_window_days
     columns = {"last value": LAST, f"mean of {longest} days": name_mean(longest)}
     return {name: rows[column].to_numpy(np.float64) for name, column in columns.items()}

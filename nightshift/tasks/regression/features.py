@@ -71,7 +71,7 @@ class PastLabels(base.DailyFeatures):
         config = self.setup.config
         rows = rows_of(events, Days(day, day)).reset_index(drop=True).assign(**{WEEKDAY: f"{day:%A}"})
         last = day - timedelta(days=config.label_delay_days + 1)  # whose labels are known by now
-        known = rows_of(events, Days(last - timedelta(days=config.task.longest_window_days - 1), last))
+        known = rows_of(events, Days(last - timedelta(days=config.longest_window_days - 1), last))
         known = known[known["label"].notna()]
         known = known.assign(label=known["label"].astype(float))
         columns = {name_mean(days): self._mean(known, last, days) for days in config.task.windows_days}
