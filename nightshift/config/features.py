@@ -10,14 +10,11 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from nightshift.config.columns import Holds
 from nightshift.config.section import ConfigSection
-from nightshift.contracts.preprocessing import Calendar, Feature, FeatureSpec
+from nightshift.contracts.preprocessing import DAY, Calendar, Feature, FeatureSpec
 from nightshift.data.aggregations import HALF_LIVES, Aggregation, Argument, Call, Reads, aggregations, parse_call
 from nightshift.runtime.errors import nearest
 
-MINUTE = 60_000_000  # microseconds, the unit of every time here
-HOUR = 60 * MINUTE
-DAY = 24 * HOUR
-UNITS = {"m": MINUTE, "h": HOUR, "d": DAY}
+UNITS = {"m": DAY // 1440, "h": DAY // 24, "d": DAY}  # microseconds
 LONGEST = 3650 * DAY
 MOST_EVENTS = 1000  # that a window of events may hold: an event that comes online reads them one by one
 MOST_FEATURES = 200

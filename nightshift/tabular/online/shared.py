@@ -322,10 +322,7 @@ class _Over:
 
     def _members(self, record: EventRecord) -> list[str]:
         """Return what each entity's record holds of an event: values, then numbers; Lua passes them on as they are."""
-        return [
-            " ".join(map(str, [*layout.values(record).values(), *layout.numbers(record).values()]))
-            for layout in self.layout.groups
-        ]
+        return [" ".join(map(str, layout.columns(record))) for layout in self.layout.groups]
 
     def _history(
         self,
