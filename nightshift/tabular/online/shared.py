@@ -252,9 +252,10 @@ class _Over:
         """
         rows: list[list[float]] = [[]] * len(events)
         order = list(zip(in_order(events), answers, strict=True))
-        known = [_call_for(index, self.locate, events[index], answer[0]) for index, answer in order]
-        for (index, answer), (row, number) in zip(order, known, strict=True):
-            rows[index] = self.row(events[index], answer, row, number)
+        records = [self.layout.record(event) for event in events]
+        known = [_call_for(index, self.locate, records[index], answer[0]) for index, answer in order]
+        for (index, answer), position in zip(order, known, strict=True):
+            rows[index] = self.row(events[index], records[index], answer, position)
         return rows
 
     def event_arguments(self, event: Event) -> Arguments:
@@ -276,26 +277,24 @@ class _Over:
             parts += own
         return f"{event.time // DAY}:{event.event_id}", event.time, int(is_new), *parts
 
-    def locate(self, event: Event, known: str) -> tuple[int, int]:
+    def locate(self, record: EventRecord, known: str) -> tuple[int, int]:
         """Return an event's index in the snapshot, or `NOWHERE` and the number of its record in Redis.
 
         Raises:
             UserError: when its id is another event's.
         """
-        record = self.layout.record(event)
         index = self._find(record)
         if index != NOWHERE or not known:
             return index, 0
         number, time, _, *rest = known.split(" ")
-        if [time, *rest] != [str(event.time), *self._names(record), *" ".join(self._members(record)).split()]:
-            raise another(event.event_id, self.layout.columns)
+        if [time, *rest] != [str(record.time), *self._names(record), *" ".join(self._members(record)).split()]:
+            raise another(record.event_id, self.layout.columns)
         return NOWHERE, int(number)
 
-    def row(self, event: Event, answer: Sequence[Any], index: int, number: int) -> list[float]:
-        """Return the numeric inputs of an event from what `TAKE` answers; index and number as `locate` returns them."""
+    def row(self, event: Event, record: EventRecord, answer: Sequence[Any], position: tuple[int, int]) -> list[float]:
+        """Return the numeric inputs of an event from what `TAKE` answers; the position is what `locate` returns."""
         _, *groups = answer
-        record = self.layout.record(event)
-        histories = [self._history(group, record, (index, number), *own) for group, own in enumerate(groups)]
+        histories = [self._history(group, record, position, *own) for group, own in enumerate(groups)]
         return self.inputs.row(event, histories)
 
     def label_arguments(self, label: Label) -> tuple[int | str, ...] | None:
