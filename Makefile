@@ -40,7 +40,7 @@ SIGNER ?=
 # keep or delete, with their data
 BUCKETS ?=
 # by duration, from minutes to hours
-NIGHTLY := damaged_states soak fuzz kill_points gateway_mixture gateway_budgets gateway_faults release_faults interrupts
+NIGHTLY := damaged_states soak fuzz declarations projects plans_in_small kill_points gateway_mixture gateway_budgets gateway_faults release_faults kserve_releases interrupts
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
@@ -136,6 +136,8 @@ compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and write
 	$(BIN)/nightshift config schema > docs/schemas/config.json
 	@$(MAKE) --no-print-directory schemas FOLDER=docs/schemas
 	$(BIN)/python -m nightshift_perf.planning.published > packages/perf/docs/planning-points.md
+	for model in llama-10b llama-13b; do \
+	  $(BIN)/python -m nightshift_perf.planning.examples $$model > packages/perf/docs/plans/$$model.md; done
 
 bench: $(VENV)/.bench ## Measure features and orchestration against other libraries
 	$(BIN)/python -m benchmarks
@@ -161,11 +163,13 @@ mutants: $(VENV)/.mutants ## Change cores and interpreters bit by bit; name what
 	$(BIN)/mutmut run $(ONLY)
 	$(BIN)/mutmut results
 
-images: ## Build all images except the GPU one: make images [BASE_IMAGE=...] [BUILD_OPTIONS=...]
-	@for name in $(IMAGES); do echo "building nightshift/$$name:$(VERSION)"; docker build $(BUILD_OPTIONS) \
+# what containers/Dockerfile copies
+IMAGE_SOURCES := components nightshift packages pipelines dags constraints containers pyproject.toml README.md LICENSE
+images: ## Build all images except the GPU one: make images [BASE_IMAGE=...] [PLATFORM=linux/amd64] [BUILD_OPTIONS=...]
+	@for name in $(IMAGES); do echo "building nightshift/$$name:$(VERSION)"; docker build $(BUILD_OPTIONS) $(addprefix --platform=,$(PLATFORM)) \
 	  $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) --build-arg TORCH_BACKEND="$(TORCH_BACKEND)" \
 	  --label $(LABEL).title=nightshift/$$name --label $(LABEL).source="$$(git config --get remote.origin.url)" \
-	  --label $(LABEL).revision="$$(git rev-parse HEAD)" --label $(LABEL).version=$(VERSION) --label $(LABEL).licenses=Apache-2.0 \
+	  --label $(LABEL).revision="$$(git rev-parse HEAD)$$(git status --porcelain $(IMAGE_SOURCES) | sed -n '1s/.*/-changed/p')" --label $(LABEL).version=$(VERSION) --label $(LABEL).licenses=Apache-2.0 \
 	  --file containers/Dockerfile --target $$name --tag nightshift/$$name:$(VERSION) . || exit 1; done
 
 sbom: $(VENV)/.dev ## List the contents of the images as CycloneDX, in runs/sbom/
@@ -177,9 +181,9 @@ scan: $(VENV)/.dev ## Refuse images with a serious vulnerability that has a fix
 	@for name in $(IMAGES); do $(BIN)/trivy image --quiet --exit-code 1 --severity HIGH,CRITICAL --ignore-unfixed \
 	  nightshift/$$name:$(VERSION) || exit 1; done
 
-push: ## Push the images, sign them and their SBOMs, and list their digests in runs/images.txt: make push REGISTRY=...
+push: ## Push the images, sign them and their SBOMs, and list their digests in runs/images.txt: make push REGISTRY=... SIGNING_KEY=...
 	@mkdir -p runs
-	@containers/push.sh "$(REGISTRY)" "$(VERSION)" $(IMAGES) >runs/images.txt
+	@SIGNING_KEY="$(SIGNING_KEY)" containers/push.sh "$(REGISTRY)" "$(VERSION)" $(IMAGES) >runs/images.txt
 
 promote: ## Copy the images of containers/prod.txt, if SIGNER signed them: make promote SOURCE=... REGISTRY=... SIGNER=...
 	@containers/promote.sh "$(SOURCE)" "$(REGISTRY)" "$(SIGNER)" <containers/prod.txt

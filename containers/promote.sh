@@ -16,3 +16,4 @@ while read -r name version digest; do
   cosign copy "$source/$name@$digest" "$registry/$name:$version" </dev/null
   echo "promoted $registry/$name:$version, $digest"
 done <<<"$images"
+"$(dirname "$0")/keep.sh" "$registry" <<<"$images"

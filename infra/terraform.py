@@ -22,20 +22,23 @@ _SERVER = INFRA / "offline_providers.py"
 _NO_REMOTE_STATE = 'terraform {\n  backend "local" {}\n}\n'
 # memory may grow ninefold between collections, which else take a third of the CPU seconds; the tests reach 1 GB
 _GARBAGE = {"GOGC": "800"}
+_OWN = "own.tfvars.json"  # the variables that are laid over those of a size
 # versions are compared with those of the providers on disk, not of those that are served
 _INIT = "env --unset TF_REATTACH_PROVIDERS terraform init -input=false -no-color >/dev/null"
+_ORDER = re.compile(r"^ *depends_on *= *\[[^\]]*\]$", re.MULTILINE)
 _SOURCE = re.compile(r'source += "hashicorp/([\w-]+)"')
 # also in Terraform's tests, such as `mock_resource "aws_subnet"`
 _TYPE = re.compile(r'(?:resource|data) "(\w+)"')
 
 
-def run(cloud: str, commands: str, source: Path = INFRA) -> str:
+def run(cloud: str, commands: str, source: Path = INFRA, files: Mapping[str, str] | None = None) -> str:
     """Run shell commands in a cloud's folder of a copy of `source`, initialized with local state.
 
     Args:
         cloud: aws or gcp.
         commands: for the shell, such as `terraform validate`.
         source: the folder to copy.
+        files: texts by path in the cloud's folder, added to the copy.
 
     Returns:
         what they printed.
@@ -50,7 +53,9 @@ def run(cloud: str, commands: str, source: Path = INFRA) -> str:
     ignored = shutil.ignore_patterns(".terraform*") if offline else None
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(shutil.copytree(source, Path(scratch) / "infra", ignore=ignored), cloud)
-        (root / "backend_override.tf").write_text(_NO_REMOTE_STATE)
+        for name, text in {"backend_override.tf": _NO_REMOTE_STATE, **(files or {})}.items():
+            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).write_text(text)
         command = ["sh", "-c", f"{_INIT} && {commands}"]
         environment = os.environ | _GARBAGE | _serve_offline(*_read_needs(root)) if offline else None
         done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
@@ -108,28 +113,43 @@ def plan(cloud: str, size: str, source: Path = INFRA, variables: Mapping[str, An
         source: the folder to copy.
         variables: laid over those of the size.
     """
-    planned: dict[str, Any] = json.loads(_plan(cloud, size, source, variables, "terraform show -json plan"))
+    commands = f"terraform plan -input=false -out=plan {_files(size)} >/dev/null && terraform show -json plan"
+    planned: dict[str, Any] = json.loads(run(cloud, commands, source, {_OWN: json.dumps(variables or {})}))
     return planned
 
 
-def plan_and_apply(
-    cloud: str, size: str, source: Path = INFRA, variables: Mapping[str, Any] | None = None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a plan as above, and what an apply without a cloud makes of it, whose answers are made up.
+def evaluate(cloud: str, size: str, test: str, source: Path, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plan of a test's only run, as `terraform test -json` prints it; nothing is applied.
+
+    Args:
+        cloud: aws or gcp.
+        size: name of a .tfvars file.
+        test: the text of the test, whose run has `command = plan`.
+        source: the folder to copy.
+        variables: laid over those of the size.
 
     Raises:
-        UserError: without the offline providers, with which alone nothing real is made.
+        UnavailableError: when the run fails, with its errors.
     """
-    if not OFFLINE.exists():
-        raise UserError(f"{OFFLINE} is missing: without the offline providers applying would change the account")
-    shown = "terraform show -json plan && terraform apply plan >/dev/null && terraform show -json"
-    plan_text, state_text = _plan(cloud, size, source, variables, shown).splitlines()
-    return json.loads(plan_text), json.loads(state_text)
+    commands = f"terraform test -json -verbose -test-directory=evaluated {_files(size)} || true"
+    # in an order that only matters to an apply, data would not be read before
+    unordered = {
+        str(path.relative_to(source / cloud)): _ORDER.sub("", path.read_text())
+        for path in (source / cloud).rglob("*.tf")
+        if ".terraform" not in path.parts
+    }
+    texts = {**unordered, _OWN: json.dumps(variables), "evaluated/evaluated.tftest.hcl": test}
+    messages = [json.loads(line) for line in run(cloud, commands, source, texts).splitlines()]
+    plans: list[dict[str, Any]] = [message["test_plan"] for message in messages if message["type"] == "test_plan"]
+    if not plans:
+        errors = [_describe(message["diagnostic"]) for message in messages if message["type"] == "diagnostic"]
+        raise UnavailableError(f"terraform test in infra/{cloud} failed: {'; '.join(errors) or messages[-1]}")
+    return plans[0]
 
 
-def _plan(cloud: str, size: str, source: Path, variables: Mapping[str, Any] | None, shown: str) -> str:
-    with tempfile.NamedTemporaryFile("w", suffix=".tfvars.json") as own:
-        json.dump(variables or {}, own)
-        own.flush()
-        files = f"-var-file={size}.tfvars -var-file={own.name}"
-        return run(cloud, f"terraform plan -input=false -out=plan {files} >/dev/null && {shown}", source)
+def _describe(diagnostic: dict[str, Any]) -> str:
+    return " ".join(filter(None, (diagnostic["summary"], diagnostic.get("address"), diagnostic["detail"])))
+
+
+def _files(size: str) -> str:
+    return f"-var-file={size}.tfvars -var-file={_OWN}"

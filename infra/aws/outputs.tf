@@ -37,3 +37,8 @@ output "efa_interfaces" {
   description = "EFA interfaces of a node for trainings on several, which the component infra/kubernetes/efa asks for; 0 without such nodes"
   value       = max(0, [for pool in module.gpu_pools : pool.efa_interfaces]...)
 }
+
+output "signing_key" {
+  description = "URI of the key that signs images, as cosign takes it"
+  value       = module.encryption.signing_key
+}

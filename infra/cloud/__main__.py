@@ -127,7 +127,7 @@ def _infrastructure(answers: EnvironmentAnswers, is_dry: bool) -> Infrastructure
     if is_dry and not file.exists():
         # placeholders for resources that Terraform has not created yet
         state = "<store>/state" if answers.size is Size.TRY else ""
-        return Infrastructure("<registry>", "<store>", "<store>/mlflow", state, volume=[])
+        return Infrastructure("<registry>", "<key>", "<store>", "<store>/mlflow", state, volume=[])
     return rendering.read_outputs(answers, _content(file, make("cloud-up", answers)))
 
 

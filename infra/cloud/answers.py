@@ -7,6 +7,7 @@ import json
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
+from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -25,6 +26,7 @@ Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")]
 # patterns of values that end up in shell commands
 GeographicName = Annotated[str, Field(pattern=r"^[a-z]+(-[a-z0-9]+)+$")]
 Registry = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9._-]+)*$")]
+Signer = Annotated[str, Field(pattern=r"^[\w./][\w.:/@-]*$")]
 SourceName = Annotated[str, Field(pattern=r"^[\w./][\w.:/=+@%-]*$")]
 
 
@@ -164,6 +166,21 @@ class NightlySchedule(AnswerSection):
     )
 
 
+class Waiver(AnswerSection):
+    """A finding of `infra/policies` that is allowed for a while."""
+
+    rule: str = Field(description="name of the rule, as the finding prints it", min_length=1)
+    resource: str = Field(description="what the finding is about, as it prints it", min_length=1)
+    reason: str = Field(description="why it is right here", min_length=10)
+    until: date = Field(description="last day on which it is allowed, as 2027-01-31")
+
+
+class Policies(AnswerSection):
+    """What the checks of `make infra-check` allow."""
+
+    allow: list[Waiver] = Field([], description="allowed findings: each prints the line to add here")
+
+
 class EnvironmentAnswers(AnswerSection):
     """The answers about an environment."""
 
@@ -186,6 +203,10 @@ class EnvironmentAnswers(AnswerSection):
     registry: Registry | None = Field(
         None, description="registry of another environment whose tested images to run; null: its own registry"
     )
+    signer: Signer | None = Field(
+        None,
+        description="who signed them: cosign's key (awskms://, gcpkms://, a file) or the https:// of a workflow",
+    )
     images: list[ImageName] = Field(
         [ImageName.BASE, ImageName.SERVING, ImageName.AIRFLOW, ImageName.RAPIDS],
         description="images to build, by target in containers/Dockerfile",
@@ -193,6 +214,7 @@ class EnvironmentAnswers(AnswerSection):
     )
     schedule: NightlySchedule = Field(NightlySchedule(), description="use case to run every night")
     gpu: GpuChoices = Field(GpuChoices(), description="provisioning and sharing of GPU nodes")
+    policies: Policies = Field(Policies(), description="findings of make infra-check that are right here")
     terraform: dict[str, Any] = Field(
         {}, description="variables of infra/<cloud>/variables.tf that override the size's values"
     )
@@ -218,6 +240,12 @@ class EnvironmentAnswers(AnswerSection):
                 raise ValueError(
                     f"gpu: {choice.value} is available on {OF_ONE_CLOUD[choice]} only; this is {self.cloud}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _check_signer(self) -> Self:
+        if (self.registry is None) != (self.signer is None):
+            raise ValueError("registry and signer: set both, to run another environment's images, or neither")
         return self
 
     @model_validator(mode="after")

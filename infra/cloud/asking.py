@@ -14,6 +14,7 @@ from infra.cloud.answers import (
     Cloud,
     EnvironmentAnswers,
     GoogleProject,
+    Waiver,
     check,
     render,
 )
@@ -79,5 +80,5 @@ def _list_fields(
         kind = account if AwsAccount in get_args(field.annotation) else field.annotation
         if isinstance(kind, type) and issubclass(kind, AnswerSection):
             yield from _list_fields(kind, account, f"{prefix}{name}.")
-        elif get_origin(kind) is not dict:
+        elif get_origin(kind) is not dict and get_args(kind) != (Waiver,):
             yield f"{prefix}{name}", field

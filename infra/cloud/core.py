@@ -16,6 +16,7 @@ from pipelines.images import PUSHED_IMAGES
 
 READY_SECONDS = 60  # for the API server to respond through a new connection
 KUBEFLOW_PORT = 8888
+GITHUB = "https://token.actions.githubusercontent.com"  # says which workflow somebody is
 # in both clouds, the modules with the data and its encryption key; then the resources in them that are not data
 KEPT_MODULES = ("encryption", "storage")
 REPOSITORIES = {
@@ -86,14 +87,15 @@ def images(answers: EnvironmentAnswers, infrastructure: Infrastructure) -> list[
     """Return the commands that build, sign and push images, and record their digests."""
     names, digests = " ".join(answers.images), _locate(answers, IMAGES)
     if answers.registry is None:
-        built = [f'make images sbom IMAGES="{names}"']
-        push = f"containers/push.sh {infrastructure.registry} {version('nightshift')} {names}"
+        built = [f'make images sbom PLATFORM=linux/amd64 IMAGES="{names}"']
+        script = f"SIGNING_KEY={shlex.quote(infrastructure.signing_key)} containers/push.sh"
     else:
-        built, push = [], f"containers/digests.sh {infrastructure.registry} {version('nightshift')} {names}"
+        built, script = [], "containers/digests.sh"
     return [
         *_log_in(answers, infrastructure),
         *built,
-        f"{push} >{digests}.new",
+        f"{script} {infrastructure.registry} {version('nightshift')} {names} >{digests}.new",
+        f"containers/keep.sh {infrastructure.registry} <{digests}.new",
         f"mv {digests}.new {digests}",
         _render(answers),
     ]
@@ -113,6 +115,8 @@ def install(
     }
     choices = gpu.name_choices(answers.gpu)
     return [
+        *_log_in(answers, infrastructure),
+        *_verify(answers, infrastructure, digests),
         *_set(settings(answers, infrastructure, digests)),
         *connect(answers),
         *cluster.install(charts, answers.cloud, answers.cluster, choices, smallest=bool(infrastructure.state)),
@@ -287,6 +291,15 @@ def _log_in(answers: EnvironmentAnswers, infrastructure: Infrastructure) -> list
     return [
         f"aws ecr get-login-password --region {answers.region} | docker login --username AWS --password-stdin {host}"
     ]
+
+
+def _verify(answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: Mapping[str, str]) -> list[str]:
+    """Return the commands that verify the images' signatures."""
+    signer = answers.signer or infrastructure.signing_key
+    by_workflow = f"--certificate-oidc-issuer {GITHUB} --certificate-identity {shlex.quote(signer)}"
+    options = by_workflow if signer.startswith("https://") else f"--key {shlex.quote(signer)}"
+    images = map(shlex.quote, references(infrastructure, digests).split())
+    return [f"cosign verify {options} {image} >/dev/null" for image in images]
 
 
 def _find_cluster(answers: EnvironmentAnswers) -> str:

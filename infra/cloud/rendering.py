@@ -46,6 +46,7 @@ class Infrastructure:
 
     Attributes:
         registry: container registry, with its folder.
+        signing_key: key that signs the images, as cosign takes it.
         store: bucket of the pipelines' artifacts, s3:// or gs://.
         models: folder of MLflow's artifacts.
         state: folder of the state; empty with a shared file system.
@@ -56,6 +57,7 @@ class Infrastructure:
     """
 
     registry: str
+    signing_key: str
     store: str
     models: str
     state: str
@@ -118,6 +120,7 @@ def _read_aws(values: Json) -> Infrastructure:
     store = f"s3://{values['bucket']}"
     return Infrastructure(
         registry=repository.rpartition("/")[0],
+        signing_key=values["signing_key"],
         store=store,
         models=f"{store}/mlflow",
         state="" if lustre else f"{store}/state",
@@ -131,6 +134,7 @@ def _read_gcp(values: Json) -> Infrastructure:
     buckets, volume = values["buckets"], values.get("volume")
     return Infrastructure(
         registry=values["repository"],
+        signing_key=values["signing_key"],
         store=f"gs://{buckets['pipelines']}",
         models=f"gs://{buckets['models']}/mlflow",
         state="" if volume else f"gs://{buckets['lake']}/state",

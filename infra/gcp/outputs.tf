@@ -32,3 +32,8 @@ output "gpu_pools" {
   description = "Capacities of the GPU pools that steps use, by name: the ComputeClass tries them in the order of the answers."
   value       = { for name, pool in var.gpu_pools : name => pool.capacity if pool.sharing == "none" }
 }
+
+output "signing_key" {
+  description = "URI of the key that signs images, as cosign takes it"
+  value       = module.storage.signing_key
+}

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from infra.policies.model import Environment, Problem, Resource, label, one_of, policy, table
+from infra.policies.model import Environment, Problem, Resource, Severity, label, one_of, policy, table
 from infra.policies.names import as_list, documents
 
 _RIGHTS = {"s3:GetObject": "reads", "s3:PutObject": "writes"}
@@ -17,7 +17,7 @@ _PRINCIPAL = re.compile(
 )
 _ACCOUNT = re.compile(r"serviceAccount:[^@]+@(?P<project>[a-z][a-z0-9-]+)\.iam\.gserviceaccount\.com")
 # Google's projects, which own service agents
-_AGENTS = ("compute-system", "container-engine-robot", "gs-project-accounts")
+_AGENTS = ("compute-system", "container-engine-robot", "gcp-sa-", "gs-project-accounts")
 # Kubernetes' built-in role of each user group, by the end of the group's name
 _PEOPLE = {"operators": "edit", "readers": "view"}
 
@@ -81,7 +81,7 @@ def addons_are_associated_under_their_own_account(environment: Environment) -> I
                 yield Problem(addon.address, "pod_identity_association.service_account", account, allowed)
 
 
-@policy("infra/policies/tables/names.yaml, stores")
+@policy("infra/policies/tables/names.yaml, stores", Severity.EXPOSES)
 def accounts_have_access_to_exactly_their_stores(environment: Environment) -> Iterator[Problem]:
     """An account with too few rights fails, and one with too many exposes the data of others."""
     uses = _uses(environment)
@@ -155,15 +155,17 @@ def principals_belong_to_this_identity_pool(environment: Environment) -> Iterato
             yield Problem(grant.address, "member", member, f"must be {shape}/subject/ns/NAMESPACE/sa/ACCOUNT")
 
 
-@policy("https://kubernetes.io/docs/reference/access-authn-authz/rbac/#user-facing-roles")
+@policy("https://kubernetes.io/docs/reference/access-authn-authz/rbac/#user-facing-roles", Severity.EXPOSES)
 def user_groups_have_their_own_roles(environment: Environment) -> Iterator[Problem]:
     """Where a binding mixes up operators and readers, readers can edit or operators cannot."""
     for binding in environment.of_kind("RoleBinding"):
         role = binding["roleRef"]["name"]
         for subject in binding.get("subjects", []):
             kind = re.fullmatch(r"nightshift-(operators|readers)(@.*)?", subject["name"])
-            if subject["kind"] == "Group" and kind and role not in (_PEOPLE[kind[1]], f"nightshift-{kind[1]}"):
-                allowed = f"{subject['name']} must have {_PEOPLE[kind[1]]} or nightshift-{kind[1]}"
+            others = [name for group, view in _PEOPLE.items() for name in (view, f"nightshift-{group}")
+                      if kind and group != kind[1]]  # fmt: skip
+            if subject["kind"] == "Group" and kind and role in others:
+                allowed = f"{subject['name']} must have {_PEOPLE[kind[1]]}, nightshift-{kind[1]} or a role of its own"
                 yield Problem(label(binding), "roleRef.name", role, allowed)
 
 
@@ -204,18 +206,17 @@ def access_entry_groups_have_role_bindings(environment: Environment) -> Iterator
     groups: set[str] = set()
     for entry in environment.of_type("aws_eks_access_entry"):
         for group in entry.values.get("kubernetes_groups") or ():
-            if not group.startswith("mock-"):
-                groups.add(group)
-                if group not in bound:
-                    allowed = f"no RoleBinding has this group: {one_of(bound)}"
-                    yield Problem(entry.address, "kubernetes_groups", group, allowed)
+            groups.add(group)
+            if group not in bound:
+                allowed = f"no RoleBinding has this group: {one_of(bound)}"
+                yield Problem(entry.address, "kubernetes_groups", group, allowed)
     variables = {f"nightshift-{name}" for name, arns in environment.people.items() if arns}
     for group in variables - groups if environment.people else ():
         allowed = f"must include {group}, the group of people.{group.removeprefix('nightshift-')}"
         yield Problem("aws_eks_access_entry", "kubernetes_groups", sorted(groups), allowed)
 
 
-@policy("https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html")
+@policy("https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html", Severity.EXPOSES)
 def access_entries_have_the_group_of_their_variable(environment: Environment) -> Iterator[Problem]:
     """A role in another group than that of the variable `people` has the wrong permissions."""
     groups = {arn: f"nightshift-{name}" for name, arns in environment.people.items() for arn in arns or ()}
@@ -252,14 +253,14 @@ def access_entries_belong_to_one_account(environment: Environment) -> Iterator[P
             yield Problem(entry.address, "principal_arn", arn, allowed)
 
 
-@policy("https://docs.cloud.google.com/iam/docs/service-account-overview")
+@policy("https://docs.cloud.google.com/iam/docs/service-account-overview", Severity.EXPOSES)
 def service_accounts_belong_to_this_project(environment: Environment) -> Iterator[Problem]:
     """A grant to another project's account exposes this one; only readers of images are from other projects."""
     project = environment.facts["project"]
     for grant in environment.resources:
         match = _ACCOUNT.fullmatch(str(grant.values.get("member", "")))
         pulls = ".readers[" in grant.address
-        if match and match["project"] in _AGENTS:
+        if match and match["project"].startswith(_AGENTS):
             continue
         if match and (match["project"] == project) == pulls:
             allowed = (
@@ -268,7 +269,10 @@ def service_accounts_belong_to_this_project(environment: Environment) -> Iterato
             yield Problem(grant.address, "member", match[0], allowed)
 
 
-@policy("https://docs.cloud.google.com/kubernetes-engine/docs/how-to/hardening-your-cluster#use_least_privilege_sa")
+@policy(
+    "https://docs.cloud.google.com/kubernetes-engine/docs/how-to/hardening-your-cluster#use_least_privilege_sa",
+    Severity.EXPOSES,
+)
 def nodes_run_under_their_own_account(environment: Environment) -> Iterator[Problem]:
     """Pods on nodes under the project's default account may edit everything in the project."""
     for pool in environment.of_type("google_container_node_pool"):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from infra.policies import quantities
-from infra.policies.model import Environment, Json, Problem, label, leaves, policy, table
+from infra.policies.model import Environment, Json, Problem, Severity, label, leaves, policy, table
 from nightshift.runtime import strict_yaml
 
 READERS: Mapping[str, Callable[[object], Any]] = {
@@ -26,7 +26,9 @@ def values_are_within_their_limits(environment: Environment) -> Iterator[Problem
         for path, value in leaves(content):
             for row in rows:
                 if _ends(path, row["field"]) and (allowed := _violation(row, value, environment.facts)):
-                    yield Problem(where, ".".join(path), value, f"{allowed}: {row['why']} ({row['source']})")
+                    reason = f"{allowed}: {row['why']} ({row['source']})"
+                    severity = Severity(row.get("level", Severity.BREAKS))
+                    yield Problem(where, ".".join(path), value, reason, _rule(row), severity)
 
 
 @policy("infra/policies/tables/members.yaml names one for each row")
@@ -37,7 +39,16 @@ def lists_have_their_required_members(environment: Environment) -> Iterator[Prob
             members = {str(value) for path, value in leaves(content) if ".".join(path) == row["field"]}
             for missing in {*row["has"]} - members if members else ():
                 allowed = f"must include {missing}: {row['why']} ({row['source']})"
-                yield Problem(where, row["field"], sorted(members), allowed)
+                yield Problem(where, row["field"], sorted(members), allowed, _rule(row))
+
+
+def _rule(row: Json) -> str:
+    """Return the name of a row in findings and waivers."""
+    field = row["field"]
+    return f"{row['of']}.{field if isinstance(field, str) else '.'.join(field)}".replace("*", "any")
+
+
+ROWS = [_rule(row) for name in ("limits", "members") for row in table(name)]
 
 
 def _contents(environment: Environment) -> Iterator[tuple[str, str, Json]]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from email import message_from_string
 
-from infra.policies.model import Environment, Json, Problem, Resource, label, one_of, policy, table
+from infra.policies.model import Environment, Json, Problem, Resource, Severity, label, one_of, policy, table
 from nightshift.runtime import strict_yaml
 
 _TABLE = "infra/policies/tables/machines.yaml"
@@ -50,23 +50,33 @@ def image_aliases_have_a_family_and_version(environment: Environment) -> Iterato
                 yield Problem(label(nodes), "amiSelectorTerms.alias", alias, allowed)
 
 
+def node_configs(environment: Environment) -> Iterator[tuple[Resource, Json]]:
+    """Yield each node group of EKS with the NodeConfig of its nodes."""
+    for group, template in _images(environment):
+        yield from ((group, config) for kind, config in _parts(template) if kind == "application/node.eks.aws")
+
+
+def _parts(template: Resource) -> Iterator[tuple[str, Json]]:
+    """Yield the content types and documents of user data."""
+    text = template.values.get("user_data")
+    for part in message_from_string(base64.b64decode(text).decode()).walk() if text else ():
+        if not part.is_multipart():
+            document = strict_yaml.load_document(str(part.get_payload()))
+            yield part.get_content_type(), document if isinstance(document, dict) else {}
+
+
 @policy(_NODEADM)
 def user_data_is_a_valid_node_config(environment: Environment) -> Iterator[Problem]:
     """AL2023 ignores user data of another content type or field, so that nodes start without these settings."""
     known = table("machines")["node_config"]
     for template in environment.of_type("aws_launch_template"):
-        text = template.values.get("user_data")
-        if not text:
-            continue
-        for part in message_from_string(base64.b64decode(text).decode()).walk():
-            if part.is_multipart():
-                continue
-            if part.get_content_type() != known["content_type"]:
+        for kind, config in _parts(template):
+            if kind != known["content_type"]:
                 allowed = f"must be {known['content_type']}, which nodeadm reads"
-                yield Problem(template.address, "user_data.Content-Type", part.get_content_type(), allowed)
-            else:
-                for field, value, allowed in _node_config(strict_yaml.load_document(str(part.get_payload())), known):
-                    yield Problem(template.address, f"user_data.{field}", value, f"{allowed} ({_NODEADM})")
+                yield Problem(template.address, "user_data.Content-Type", kind, allowed)
+                continue
+            for field, value, allowed in _node_config(config, known):
+                yield Problem(template.address, f"user_data.{field}", value, f"{allowed} ({_NODEADM})")
 
 
 def _node_config(config: Json, known: Json) -> Iterator[tuple[str, object, str]]:
@@ -76,8 +86,8 @@ def _node_config(config: Json, known: Json) -> Iterator[tuple[str, object, str]]
             yield field, config.get(field), f"must be {known[field]}"
     for field in config.get("spec", {}).keys() - known["spec"]:
         yield f"spec.{field}", field, f"NodeConfig has no such field: {one_of(known['spec'])}"
-    storage = config.get("spec", {}).get("instance", {}).get("localStorage", {})
-    if storage.get("strategy") not in known["strategies"]:
+    storage = config.get("spec", {}).get("instance", {}).get("localStorage")
+    if storage and storage.get("strategy") not in known["strategies"]:
         field = "spec.instance.localStorage.strategy"
         yield field, storage.get("strategy"), one_of(known["strategies"])
 
@@ -295,7 +305,9 @@ def flex_start_nodes_end_and_are_not_repaired(environment: Environment) -> Itera
             yield Problem(pool.address, "upgrade_settings.strategy", strategy, allowed)
 
 
-@policy("https://docs.cloud.google.com/kubernetes-engine/docs/concepts/cluster-autoscaler#location_policy")
+@policy(
+    "https://docs.cloud.google.com/kubernetes-engine/docs/concepts/cluster-autoscaler#location_policy", Severity.ADVICE
+)
 def gpu_pools_scale_from_zero_in_any_zone(environment: Environment) -> Iterator[Problem]:
     """A balanced GPU pool waits for the scarcest zone, and one with a minimum pays for idle GPUs."""
     for pool in environment.of_type("google_container_node_pool"):

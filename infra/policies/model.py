@@ -4,15 +4,17 @@ import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from infra.cloud.answers import Waiver
 from nightshift.runtime import strict_yaml
 
 Json = dict[str, Any]
 _TABLES = Path(__file__).with_name("tables")
 # attributes by which other resources refer to a resource
-_IDENTITIES = ("arn", "id", "email", "member", "key_id", "url", "cluster_security_group_id")
+IDENTITIES = ("arn", "id", "email", "member", "key_id", "url", "repository_url")
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Environment:
         people: the variable `people` of AWS: ARNs of roles by operators and readers.
         outputs: of Terraform, as `terraform output -json` prints them; empty where nothing was applied.
         provisioning: what creates GPU nodes, as in the answers.
+        waivers: the findings that the answers allow.
     """
 
     cloud: str
@@ -61,6 +64,7 @@ class Environment:
     people: Mapping[str, list[str]] = field(default_factory=dict, hash=False)
     outputs: Json = field(default_factory=dict, hash=False)
     provisioning: str = "autoscaler"
+    waivers: tuple[Waiver, ...] = ()
 
     def of_type(self, *types: str) -> list[Resource]:
         """Return the resources of the types."""
@@ -71,12 +75,17 @@ class Environment:
         return [value for value in self.objects if value["kind"] in kinds]
 
     @functools.cached_property
+    def values_files(self) -> list[tuple[str, Json]]:
+        """The charts' values with the files that hold them, as findings name these."""
+        return [(f"infra/cluster/values/{name}.yaml", values) for name, values in self.values.items()]
+
+    @functools.cached_property
     def owners(self) -> Mapping[str, Resource]:
         """The resource of each id, ARN or email by which others refer to it."""
         return {
             value: resource
             for resource in self.resources
-            for name in _IDENTITIES
+            for name in IDENTITIES
             # the member of a grant is the account of another resource
             if isinstance(value := resource.values.get(name), str) and not resource.type.endswith("_iam_member")
         }
@@ -95,6 +104,14 @@ class Environment:
         }
 
 
+class Severity(StrEnum):
+    """What a violation does: `cloud-up` stops for the first two."""
+
+    BREAKS = "breaks"
+    EXPOSES = "exposes"
+    ADVICE = "advice"
+
+
 @dataclass(frozen=True)
 class Problem:
     """A violation of a rule, printed as "<where>: <field> is <value>; <allowed>".
@@ -104,12 +121,16 @@ class Problem:
         field: path within it.
         value: as it is.
         allowed: the rest of the sentence: what the value must be, or why it is wrong.
+        rule: the row of a table that it violates; empty where the rule has no rows.
+        severity: that row's; None for the rule's own.
     """
 
     where: str
     field: str
     value: object
     allowed: str
+    rule: str = ""
+    severity: Severity | None = None
 
     def __str__(self) -> str:
         return f"{self.where}: {self.field} is {self.value!r}; {self.allowed}"
@@ -124,6 +145,7 @@ class Policy:
 
     rule: Rule
     source: str
+    severity: Severity
 
     @property
     def id(self) -> str:
@@ -134,15 +156,16 @@ class Policy:
 POLICIES: list[Policy] = []
 
 
-def policy(source: str) -> Callable[[Rule], Rule]:
+def policy(source: str, severity: Severity = Severity.BREAKS) -> Callable[[Rule], Rule]:
     """Register a rule.
 
     Args:
         source: a page of the vendor, or the file of this project that decides it.
+        severity: what a violation does.
     """
 
     def register(rule: Rule) -> Rule:
-        POLICIES.append(Policy(rule, source))
+        POLICIES.append(Policy(rule, source, severity))
         return rule
 
     return register

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from infra.policies.model import Environment, Json, Problem, Resource, one_of, policy, table
+from infra.policies.model import Environment, Json, Problem, Resource, Severity, one_of, policy, table
 from nightshift.runtime import strict_yaml
 
 # arguments that hold a document of IAM
@@ -71,7 +71,7 @@ def event_rules_target_a_queue_that_admits_them(environment: Environment) -> Ite
             yield Problem(rule.address, "arn", rule.values["arn"], allowed)
 
 
-@policy(_TABLE)
+@policy(_TABLE, Severity.EXPOSES)
 def service_principals_have_their_actions_and_conditions(environment: Environment) -> Iterator[Problem]:
     """A service that lacks an action is refused, and one without a condition may act for any AWS account."""
     known = {name.format(**environment.facts): row for name, row in table("names")["principals"].items()}
@@ -261,7 +261,7 @@ def karpenter_receives_every_interruption_event(environment: Environment) -> Ite
         )
 
 
-@policy("https://docs.aws.amazon.com/AmazonS3/latest/userguide/security-best-practices.html")
+@policy("https://docs.aws.amazon.com/AmazonS3/latest/userguide/security-best-practices.html", Severity.EXPOSES)
 def public_statements_deny_or_require_this_account(environment: Environment) -> Iterator[Problem]:
     """A statement that allows every principal, or allows unencrypted requests, opens the resource to the public."""
     for resource, argument, statement in documents(environment):
@@ -307,7 +307,7 @@ def chart_values_name_existing_resources(environment: Environment) -> Iterator[P
                 yield Problem(where, key, text, f"pods write to no such folder: {one_of(folders)}")
 
 
-@policy("https://docs.aws.amazon.com/cost-management/latest/userguide/getting-started-ad.html")
+@policy("https://docs.aws.amazon.com/cost-management/latest/userguide/getting-started-ad.html", Severity.ADVICE)
 def anomaly_monitors_use_a_tag_of_the_budget(environment: Environment) -> Iterator[Problem]:
     """A monitor of another tag than the budget's misses this environment's costs."""
     budgeted = {
@@ -341,7 +341,7 @@ def key_grants_name_the_service_agents_that_encrypt(environment: Environment) ->
     grants = environment.of_type("google_kms_crypto_key_iam_member")
     members = {str(grant.values.get("member", "")): grant.address for grant in grants}
     for kind, pattern in patterns.items():
-        if environment.of_type(kind) and any(members) and not any(re.fullmatch(pattern, member) for member in members):
+        if environment.of_type(kind) and all(members) and not any(re.fullmatch(pattern, member) for member in members):
             yield Problem(
                 "google_kms_crypto_key_iam_member", "member", sorted(members), f"{kind} requires a grant to {pattern}"
             )

@@ -4,7 +4,7 @@ import ipaddress
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
-from infra.policies.model import Environment, Problem, Resource, one_of, policy, table
+from infra.policies.model import Environment, Problem, Resource, Severity, one_of, policy, table
 
 # ranges of ports: of Lustre's servers, and of callbacks to clients
 _LUSTRE = ((988, 988), (1018, 1023))
@@ -64,7 +64,7 @@ def zones_offer_the_control_plane_and_accelerators(environment: Environment) -> 
                 yield Problem(pool.address, "node_locations", zone, allowed)
 
 
-@policy("https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html")
+@policy("https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html", Severity.EXPOSES)
 def nat_gateways_are_public_and_nodes_private(environment: Environment) -> Iterator[Problem]:
     """A NAT gateway in a private subnet has no route out, and nodes in a public one are exposed to the Internet."""
     if not environment.of_type("aws_nat_gateway"):
@@ -171,7 +171,7 @@ def interface_endpoints_accept_https_from_the_network(environment: Environment) 
             yield Problem(endpoint.address, "security_group_ids", _addresses(environment, groups), allowed)
 
 
-@policy("https://docs.aws.amazon.com/vpc/latest/privatelink/gateway-endpoints.html")
+@policy("https://docs.aws.amazon.com/vpc/latest/privatelink/gateway-endpoints.html", Severity.ADVICE)
 def gateway_endpoints_are_in_private_route_tables(environment: Environment) -> Iterator[Problem]:
     """Without its gateway endpoint, a private subnet's traffic to S3 is billed by the NAT gateway."""
     routes = dict(_internet_routes(environment))
@@ -355,7 +355,7 @@ def resources_are_in_the_region_and_zones_of_the_cluster(environment: Environmen
             yield Problem(resource.address, "location", resource.values["location"], allowed)
 
 
-@policy("https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html")
+@policy("https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html", Severity.ADVICE)
 def lustre_is_in_a_zone_of_the_nodes(environment: Environment) -> Iterator[Problem]:
     """Traffic between Lustre and general nodes in other zones is slower, and billed by the byte."""
     zones = {

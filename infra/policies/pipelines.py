@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 
-from infra.policies.model import Environment, Json, Problem, Resource, blocks, label, policy
+from infra.policies.model import Environment, Json, Problem, Resource, Severity, blocks, label, policy
 from pipelines.environments import GPU, SITES, Placement
 
 # ports at which the control plane calls webhooks, beside 443 and 10250, which GKE opens itself: Kubeflow Pipelines
@@ -36,7 +36,7 @@ _USED_LATER = {
 }
 
 
-def _pools(environment: Environment) -> Iterator[tuple[Resource, Json, bool, list[Json]]]:
+def pools_of_nodes(environment: Environment) -> Iterator[tuple[Resource, Json, bool, list[Json]]]:
     """Yield each node pool with its labels, whether it is spot, and its taints."""
     for group in environment.of_type("aws_eks_node_group"):
         taints = group.values.get("taint") or []
@@ -55,7 +55,7 @@ def _placements(environment: Environment) -> Mapping[str, Placement]:
 @policy("pipelines/environments.py")
 def node_pools_match_the_placements_of_steps(environment: Environment) -> Iterator[Problem]:
     """A step stays pending where no pool has the labels that it selects, or one has a taint it does not tolerate."""
-    pools = [*_pools(environment)]
+    pools = [*pools_of_nodes(environment)]
     for kind, placement in _placements(environment).items():
         matching = [pool for pool in pools if pool[1].get("nightshift/pool") == kind]
         # otherwise Karpenter or a GKE ComputeClass creates them
@@ -79,11 +79,11 @@ def node_pools_match_the_placements_of_steps(environment: Environment) -> Iterat
 @policy("https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#nodeselector")
 def node_selectors_match_existing_labels(environment: Environment) -> Iterator[Problem]:
     """A pod that selects a label or value that no node pool has stays pending forever."""
-    pools = [dict(labels) for _, labels, *_ in _pools(environment)]
+    pools = [dict(labels) for _, labels, *_ in pools_of_nodes(environment)]
     pools += [pool["spec"]["template"]["metadata"]["labels"] for pool in environment.of_kind("NodePool")]
     has_whole_gpus = any(labels.get("nightshift/gpus", "shared") != "shared" for labels in pools)
     contents = [(label(value), value) for value in environment.objects]
-    contents += [(f"infra/cluster/values/{name}.yaml", values) for name, values in environment.values.items()]
+    contents += environment.values_files
     for where, path, selected in _node_selectors(contents) if pools else ():
         is_possible = has_whole_gpus or "gpu" not in selected.values()
         if is_possible and not any(selected.items() <= labels.items() for labels in pools):
@@ -113,7 +113,7 @@ def node_pools_declare_their_gpus(environment: Environment) -> Iterator[Problem]
             yield Problem(pool.address, "labels.nightshift/gpus", declared, f"must be {expected}")
 
 
-@policy("https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/cost-alloc-tags.html")
+@policy("https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/cost-alloc-tags.html", Severity.ADVICE)
 def nodes_and_disks_have_the_tags_of_the_budget(environment: Environment) -> Iterator[Problem]:
     """The budget misses nodes and disks without its tags; EC2, Karpenter and the CSI driver do not add them."""
     for budget in environment.of_type("aws_budgets_budget"):

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from promql_parser import AggregateExpr, BinaryExpr, Expr, MatrixSelector, NumberLiteral, SubqueryExpr, display_duration
 
 from infra.policies import promql, quantities
-from infra.policies.model import Environment, Json, Problem, label, policy, table
+from infra.policies.model import Environment, Json, Problem, Severity, blocks, label, one_of, policy, table
 
-_COUNTER = re.compile(r"\w+_(total|bucket|count|sum)")
+_COUNTER = re.compile(r"[\w:]+_(total|bucket|count|sum)")
+_SEVERITY = re.compile(r"severity *= *[\"']?(\w+)")
 _YES_OR_NO = re.compile(r"\w+_(raised|retrain|passed|started|degraded)")
 
 
@@ -34,11 +35,11 @@ def panels(environment: Environment) -> Iterator[Panel]:
     for board in environment.of_kind("ConfigMap"):
         for name, text in board.get("data", {}).items():
             if name.endswith(".json"):
-                for panel in json.loads(text)["panels"]:
+                for _, panel in blocks(json.loads(text), "panels"):
                     unit = panel.get("fieldConfig", {}).get("defaults", {}).get("unit", "")
-                    for target in panel["targets"]:
-                        where = f"dashboards/{name} panel {panel['title']!r}"
-                        yield Panel(where, target["expr"], target.get("legendFormat", ""), unit)
+                    for target in panel.get("targets", []):
+                        where = f"dashboards/{name} panel {panel.get('title')!r}"
+                        yield Panel(where, target.get("expr", ""), target.get("legendFormat", ""), unit)
 
 
 def alerts(environment: Environment) -> Iterator[tuple[str, Json, Expr]]:
@@ -48,17 +49,35 @@ def alerts(environment: Environment) -> Iterator[tuple[str, Json, Expr]]:
             yield f"{label(rules)} {rule.get('alert', rule.get('record'))}", rule, promql.parse(rule["expr"])
 
 
+@policy("https://prometheus.io/docs/alerting/latest/configuration/#matcher")
+def routes_take_the_severities_of_alerts(environment: Environment) -> Iterator[Problem]:
+    """A route for a severity that no alert has leaves its receiver without a message."""
+    known = {rule["labels"]["severity"] for _, rule, _ in alerts(environment) if "severity" in rule.get("labels", {})}
+    for file, values in environment.values_files:
+        for path, block in blocks(values):
+            for severity in _SEVERITY.findall(" ".join(map(str, block.get("matchers") or ()))):
+                if known and severity not in known:
+                    yield Problem(file, f"{path}.matchers", severity, one_of(known))
+
+
 def queries(environment: Environment) -> Iterator[tuple[str, Expr]]:
-    """Yield the tree of every expression of panels and alerts with its name in findings."""
-    yield from ((panel.where, panel.query) for panel in panels(environment))
-    yield from ((where, query) for where, _, query in alerts(environment))
+    """Yield the tree of every expression of panels, alerts and autoscalers with its name in findings."""
+    yield from ((where, promql.parse(text)) for where, text in _texts(environment))
+
+
+def _texts(environment: Environment) -> Iterator[tuple[str, str]]:
+    yield from ((panel.where, panel.expression) for panel in panels(environment))
+    yield from ((where, rule["expr"]) for where, rule, _ in alerts(environment))
+    for value in environment.of_kind("ScaledObject"):
+        for trigger in (trigger["metadata"] for trigger in value["spec"]["triggers"]):
+            if "query" in trigger:
+                yield label(value), trigger["query"]
 
 
 @policy("https://prometheus.io/docs/prometheus/latest/querying/basics/")
 def queries_are_valid(environment: Environment) -> Iterator[Problem]:
     """Prometheus refuses a file of rules with one invalid query, and Grafana shows an empty panel."""
-    texts = [(panel.where, panel.expression) for panel in panels(environment)]
-    for where, text in (*texts, *((where, rule["expr"]) for where, rule, _ in alerts(environment))):
+    for where, text in _texts(environment):
         if mistake := promql.validate(text)[1]:
             yield Problem(where, "expr", text, f"must be PromQL: {mistake}")
 
@@ -103,7 +122,7 @@ def _quantiles(query: Expr) -> Iterator[tuple[float, Expr]]:
             yield share.val, buckets
 
 
-@policy("infra/policies/tables/monitoring.yaml, units")
+@policy("infra/policies/tables/monitoring.yaml, units", Severity.ADVICE)
 def panels_show_the_unit_of_their_metric(environment: Environment) -> Iterator[Problem]:
     """Grafana accepts any unit: with the wrong one it shows a number a thousand times too large."""
     for panel in panels(environment):
@@ -138,7 +157,7 @@ def _units(query: Expr) -> list[str]:
     return next((row["units"] for row in known["units"] if re.fullmatch(row["metric"], name)), [])
 
 
-@policy("https://prometheus.io/docs/prometheus/latest/querying/functions/#rate")
+@policy("https://prometheus.io/docs/prometheus/latest/querying/functions/#rate", Severity.ADVICE)
 def windows_hold_several_samples(environment: Environment) -> Iterator[Problem]:
     """A window of fewer than four scrapes is empty when some fail, and a fixed one skips data in a wide panel."""
     shortest = table("monitoring")["shortest_window"]
@@ -156,7 +175,7 @@ def windows_hold_several_samples(environment: Environment) -> Iterator[Problem]:
             yield Problem(panel.where, "expr", panel.expression, f"a panel's window must be [{promql.INTERVAL}]")
 
 
-@policy("infra/policies/tables/monitoring.yaml, alerts")
+@policy("infra/policies/tables/monitoring.yaml, alerts", Severity.ADVICE)
 def alert_comparisons_fit_their_metric(environment: Environment) -> Iterator[Problem]:
     """An alert with the wrong comparator or limit fires while all is well, and is silent in an incident."""
     known = table("monitoring")
@@ -204,7 +223,7 @@ def operands_are_aggregated_by_the_same_labels(environment: Environment) -> Iter
                 yield Problem(where, "expr", str(operation), f"operands must have the same labels, not {groups}")
 
 
-@policy("https://prometheus.io/docs/prometheus/latest/configuration/template_reference/#functions")
+@policy("https://prometheus.io/docs/prometheus/latest/configuration/template_reference/#functions", Severity.ADVICE)
 def annotations_format_values_by_their_unit(environment: Environment) -> Iterator[Problem]:
     """An alert formatted in the wrong unit reports a number that misleads the person on call."""
     for where, rule, query in alerts(environment):

@@ -15,12 +15,17 @@ from promql_parser import (
 )
 
 from infra.policies import promql
-from infra.policies.model import Environment, Json, Problem, one_of, policy, table
+from infra.policies.model import Environment, Json, Problem, Severity, one_of, policy, table
 from infra.policies.queries import alerts, panels, queries
 
 _TABLE = "infra/policies/tables/monitoring.yaml, series"
 # labels that Prometheus adds to every series, and histograms to their buckets
 _TARGET_LABELS = {"instance", "job", "namespace", "pod", "service", "endpoint", "container", "node", "le"}
+
+
+def _is_of_others(metric: str) -> bool:
+    """Say whether a program of others, whose labels are not looked at, has a metric."""
+    return any(re.fullmatch(pattern, metric) for pattern in table("monitoring")["others"])
 
 
 def _labels(metric: str) -> Json | None:
@@ -32,16 +37,17 @@ def _labels(metric: str) -> Json | None:
 @policy(_TABLE)
 def queries_select_exported_series(environment: Environment) -> Iterator[Problem]:
     """A metric, label or value that nothing exports makes a panel empty and an alert silent, without an error."""
+    recorded = {rule["record"] for _, rule, _ in alerts(environment) if "record" in rule}
     for where, query in queries(environment):
         labels_of_query: set[str] = set()
         for selector in promql.nodes(query, VectorSelector):
             labels = _labels(selector.name or "")
-            if labels is None:
-                yield Problem(where, "expr", selector.name, "no exporter has this metric")
-            else:
+            if labels is not None:
                 labels_of_query |= labels.keys()
                 yield from _mismatches(where, selector, labels)
-        for name in _grouping_labels(query) - labels_of_query - _TARGET_LABELS:
+            elif selector.name not in recorded and not _is_of_others(selector.name or ""):
+                yield Problem(where, "expr", selector.name, "no exporter has this metric")
+        for name in _grouping_labels(query) - labels_of_query - _TARGET_LABELS if labels_of_query else ():
             yield Problem(where, "expr by", name, f"no series has this label: {one_of(labels_of_query)}")
 
 
@@ -69,7 +75,7 @@ def _grouping_labels(query: Expr) -> set[str]:
     return {name for part in (*modifiers, *matchings) if part and part.type in wanted for name in part.labels}
 
 
-@policy("https://prometheus.io/docs/prometheus/latest/querying/operators/#aggregation-operators")
+@policy("https://prometheus.io/docs/prometheus/latest/querying/operators/#aggregation-operators", Severity.ADVICE)
 def texts_use_labels_of_their_query(environment: Environment) -> Iterator[Problem]:
     """A legend or annotation is blank where its label is not in the series, or was dropped by an aggregation."""
     texts = [(panel.where, "legendFormat", panel.query, panel.legend) for panel in panels(environment)]
@@ -143,10 +149,10 @@ def _constant_outcome(sign: str, number: float, least: float, most: float) -> st
     return "never" if never[sign] else "always" if always[sign] else ""
 
 
-@policy("infra/monitoring/rules")
+@policy("infra/monitoring/rules", Severity.ADVICE)
 def alerts_link_to_their_runbook(environment: Environment) -> Iterator[Problem]:
     """A link to another section shows the person on call the wrong steps."""
-    for where, rule, _ in alerts(environment):
-        link, anchor = rule["annotations"]["runbook_url"], str(rule["alert"]).lower()
+    for where, rule, _ in (alert for alert in alerts(environment) if "alert" in alert[1]):
+        link, anchor = rule.get("annotations", {}).get("runbook_url"), str(rule.get("alert")).lower()
         if link != f"docs/runbooks/alerts.md#{anchor}":
             yield Problem(where, "annotations.runbook_url", link, f"must be docs/runbooks/alerts.md#{anchor}")

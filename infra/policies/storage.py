@@ -2,10 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from typing import Any
 
-from infra.policies.model import Environment, Problem, policy
+from infra.policies.model import Environment, Json, Problem, Resource, Severity, policy, table
+from infra.policies.names import documents
 
 # the path of the key in each encrypted resource
 _KEYS: dict[str, tuple[str, ...]] = {
@@ -25,70 +27,206 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "google_storage_bucket": ("encryption", "default_kms_key_name"),
 }
 
+_SIGNATURES = "must be tagged alone: a signature is an image without a tag, and goes with its image"
+_KEPT = "containers/keep.sh tags so what runs"
+
 
 @policy("https://docs.aws.amazon.com/AmazonECR/latest/userguide/LifecyclePolicies.html")
-def image_lifecycles_keep_images_in_use(environment: Environment) -> Iterator[Problem]:
-    """A lifecycle that deletes tagged images by age, or keeps too few, breaks pods that start later."""
+def image_lifecycles_keep_what_runs(environment: Environment) -> Iterator[Problem]:
+    """The first rule that an image matches decides; one that deletes what runs breaks pods that start later."""
     for lifecycle in environment.of_type("aws_ecr_lifecycle_policy"):
         rules = json.loads(lifecycle.values.get("policy") or '{"rules": []}')["rules"]
-        last = max((rule["rulePriority"] for rule in rules), default=0)
-        for rule in rules:
+        is_kept = False
+        for rule in sorted(rules, key=lambda rule: rule["rulePriority"]):
             selection, field = rule["selection"], f"policy.rules.{rule['rulePriority']}.selection"
-            count, kind, where = selection["countNumber"], selection["countType"], lifecycle.address
-            if kind == "sinceImagePushed" and selection["tagStatus"] != "untagged":
-                allowed = "must be untagged: tagged images in use are older than any limit"
-                yield Problem(where, f"{field}.tagStatus", selection["tagStatus"], allowed)
-            if kind == "sinceImagePushed" and not 1 <= count <= 30:
-                yield Problem(
-                    where, f"{field}.countNumber", count, "must lie between 1 and 30 days for untagged images"
-                )
-            if kind == "imageCountMoreThan" and count < 10:
-                yield Problem(where, f"{field}.countNumber", count, "must be at least 10, to include the images in use")
-            if selection["tagStatus"] == "any" and rule["rulePriority"] != last:
-                allowed = f"a rule for any image must come last, after {last}"
-                yield Problem(where, f"{field}.rulePriority", rule["rulePriority"], allowed)
+            if selection["tagStatus"] != "tagged":
+                yield Problem(lifecycle.address, f"{field}.tagStatus", selection["tagStatus"], _SIGNATURES)
+            elif selection.get("tagPatternList") == ["keep-*"] and selection["countType"] == "imageCountMoreThan":
+                is_kept = True
+            elif not is_kept:
+                yield Problem(lifecycle.address, field, selection, f"a rule for keep-* must come before: {_KEPT}")
 
 
-@policy("https://docs.cloud.google.com/storage/docs/lifecycle")
-def bucket_lifecycles_only_delete_replaced_versions(environment: Environment) -> Iterator[Problem]:
-    """A lifecycle by age alone deletes objects in use; one of versions keeps the way back from a mistake."""
+@policy("https://docs.cloud.google.com/artifact-registry/docs/repositories/cleanup-policy-overview")
+def image_cleanups_keep_what_runs(environment: Environment) -> Iterator[Problem]:
+    """A policy that deletes what runs breaks pods that start later; one that keeps it goes before."""
+    for repository in environment.of_type("google_artifact_registry_repository"):
+        policies = repository.values.get("cleanup_policies") or ()
+        kept = [prefix for cleanup in policies if cleanup["action"] == "KEEP" for prefix in _list_prefixes(cleanup)]
+        for index, cleanup in enumerate(policies):
+            field = f"cleanup_policies[{index}]"
+            state = [condition.get("tag_state") for condition in cleanup.get("condition") or ()]
+            if cleanup["action"] == "DELETE" and state != ["TAGGED"]:
+                yield Problem(repository.address, f"{field}.condition.tag_state", state, _SIGNATURES)
+            if cleanup["action"] == "DELETE" and "keep-" not in kept:
+                yield Problem(repository.address, field, cleanup["id"], f"a policy must keep the prefix keep-: {_KEPT}")
+
+
+def _list_prefixes(cleanup: Mapping[str, Any]) -> list[str]:
+    return [prefix for condition in cleanup.get("condition") or () for prefix in condition.get("tag_prefixes") or ()]
+
+
+@policy("https://docs.aws.amazon.com/kms/latest/developerguide/rotate-keys.html")
+def keys_that_encrypt_are_rotated(environment: Environment) -> Iterator[Problem]:
+    """AWS rotates a key once a year; one that signs it cannot rotate."""
+    for key in environment.of_type("aws_kms_key"):
+        encrypts = key.values.get("key_usage") in (None, "ENCRYPT_DECRYPT")
+        if encrypts and not (is_rotated := key.values.get("enable_key_rotation")):
+            yield Problem(key.address, "enable_key_rotation", is_rotated, "must be true: a key is rotated once a year")
+
+
+_COLD = ("NEARLINE", "COLDLINE", "ARCHIVE", "GLACIER", "DEEP_ARCHIVE", "GLACIER_IR", "STANDARD_IA", "ONEZONE_IA")
+
+
+@policy("https://docs.aws.amazon.com/AmazonS3/latest/userguide/intro-lifecycle-rules.html")
+def lifecycles_keep_live_objects(environment: Environment) -> Iterator[Problem]:
+    """A lifecycle by age deletes or moves models, records and raw data in use, whatever else its rule is for."""
+    for where, prefixes, days, action in _lifecycles(environment):
+        folders = [folder for folder in _live_folders(environment, where) if _overlaps(prefixes, folder)]
+        if folders and days is not None:
+            allowed = f"must leave out {', '.join(sorted(folders))}, which is read and written"
+            severity = Severity.ADVICE if action in _COLD else None
+            yield Problem(where, f"lifecycle ({action})", {"prefixes": prefixes, "days": days}, allowed, "", severity)
+
+
+def _live_folders(environment: Environment, where: str) -> list[str]:
+    """Return what accounts read and write: folders of a bucket on AWS; on Google Cloud the bucket as a whole."""
+    uses = table("names")["stores"][environment.cloud].values()
+    stores = {store for use in uses for stores in use.values() for store in stores}
+    if environment.cloud == "gcp":
+        return [store for store in stores if where.endswith(f'["{store}"]')]
+    # tasks' logs are all that Airflow keeps
+    return sorted(stores - {"airflow"} | {"state"})
+
+
+def _overlaps(prefixes: list[str], folder: str) -> bool:
+    return not prefixes or any(
+        f"{folder}/".startswith(prefix) or prefix.startswith(f"{folder}/") for prefix in prefixes
+    )
+
+
+def _lifecycles(environment: Environment) -> Iterator[tuple[str, list[str], object, str]]:
+    """Yield address, prefixes, age and action of each rule about current objects; without prefixes it is for all."""
+    yield from _lifecycles_of_google(environment)
+    for lifecycle in environment.of_type("aws_s3_bucket_lifecycle_configuration"):
+        for rule in (rule for rule in lifecycle.values.get("rule") or () if rule.get("status") == "Enabled"):
+            chosen = (rule.get("filter") or [{}])[0]
+            both = (chosen.get("and") or [{}])[0]
+            prefixes = [prefix for prefix in (rule.get("prefix"), chosen.get("prefix"), both.get("prefix")) if prefix]
+            for expiration in rule.get("expiration") or ():
+                yield lifecycle.address, prefixes, expiration.get("days") or expiration.get("date"), "expiration"
+            for transition in rule.get("transition") or ():
+                yield lifecycle.address, prefixes, transition.get("days") or 0, str(transition.get("storage_class"))
+
+
+def _lifecycles_of_google(environment: Environment) -> Iterator[tuple[str, list[str], object, str]]:
     for bucket in environment.of_type("google_storage_bucket"):
         for rule in bucket.values.get("lifecycle_rule") or ():
-            (action,), (condition,) = rule["action"], rule["condition"]
-            replaced, age = condition.get("days_since_noncurrent_time"), condition.get("age")
-            field = f"lifecycle_rule {action['type']}"
-            if action["type"] == "Delete" and not 7 <= (replaced or 0) <= 90:
-                conditions = {"age": age, "days_since_noncurrent_time": replaced}
-                allowed = "days_since_noncurrent_time must lie between 7 and 90"
-                yield Problem(bucket.address, f"{field}.condition", conditions, allowed)
-            if action["type"] == "AbortIncompleteMultipartUpload" and not 1 <= (age or 0) <= 14:
-                yield Problem(bucket.address, f"{field}.condition.age", age, "must lie between 1 and 14 days")
-            if action["type"] not in ("Delete", "AbortIncompleteMultipartUpload"):
-                allowed = "must be Delete or AbortIncompleteMultipartUpload: colder classes bill each nightly read"
-                yield Problem(bucket.address, f"{field}.action", action["type"], allowed)
+            action, condition = rule["action"][0], rule["condition"][0]
+            if action["type"] != "AbortIncompleteMultipartUpload" and not _is_of_replaced(condition):
+                kind, age = str(action.get("storage_class") or action["type"]), condition.get("age")
+                prefixes = [prefix for prefix in condition.get("matches_prefix") or () if "log" not in prefix]
+                if prefixes or not condition.get("matches_prefix"):
+                    yield bucket.address, [], age if age is not None else "any", kind
+
+
+def _is_of_replaced(condition: Json) -> bool:
+    """Say whether a condition is about replaced versions only."""
+    fields = ("days_since_noncurrent_time", "num_newer_versions", "noncurrent_time_before")
+    return condition.get("with_state") == "ARCHIVED" or any(condition.get(field) for field in fields)
+
+
+@policy("https://docs.cloud.google.com/storage/docs/lifecycle", Severity.ADVICE)
+def replaced_versions_are_kept_for_a_week(environment: Environment) -> Iterator[Problem]:
+    """Replaced versions are the way back from a mistake, which is noticed after days."""
+    for bucket in environment.of_type("google_storage_bucket"):
+        for condition in (rule["condition"][0] for rule in bucket.values.get("lifecycle_rule") or ()):
+            days = condition.get("days_since_noncurrent_time")
+            if days and days < 7:
+                yield Problem(bucket.address, "lifecycle_rule.days_since_noncurrent_time", days, "must be at least 7")
+
+
+# who encrypts with a key by the resources that name it, and how a policy of the key says so
+_ENCRYPTERS = {
+    "aws_cloudwatch_log_group": ("kms_key_id", r"logs\.[a-z0-9-]+\.amazonaws\.com"),
+    "aws_launch_template": ("block_device_mappings", r"autoscaling\.amazonaws\.com|AWSServiceRoleForAutoScaling"),
+    "aws_sqs_queue": ("kms_master_key_id", r"events\.amazonaws\.com"),
+    "aws_sns_topic": ("kms_master_key_id", r"(events|budgets|costalerts)\.amazonaws\.com"),
+}
+
+
+@policy("https://docs.aws.amazon.com/autoscaling/ec2/userguide/key-policy-requirements-EBS-encryption.html")
+def key_policies_admit_who_encrypts(environment: Environment) -> Iterator[Problem]:
+    """A service that a key's policy leaves out cannot encrypt: log groups are refused, nodes end at once."""
+    for key in environment.of_type("aws_kms_key"):
+        statements = [statement for owner, _, statement in documents(environment) if owner is key]
+        admitted = [json.dumps(statement) for statement in statements if statement["Effect"] == "Allow"]
+        if admitted and not any(":root" in text and '"kms:*"' in text for text in admitted):
+            yield Problem(key.address, "policy", "", "must allow kms:* to the account, or nobody can change it again")
+        for kind, (field, pattern) in _ENCRYPTERS.items() if admitted else ():
+            users = [user.address for user in environment.of_type(kind) if _names_key(user.values.get(field), key)]
+            granted = [text for text in admitted if re.search(pattern, text)]
+            if users and not granted:
+                allowed = f"must have a statement for {pattern}: {users[0]} is encrypted with it"
+                yield Problem(key.address, "policy.Principal", "", allowed)
+            if users and kind == "aws_launch_template" and not any("CreateGrant" in text for text in granted):
+                yield Problem(
+                    key.address, "policy.Action", "", "must allow kms:CreateGrant, by which EC2 attaches disks"
+                )
+
+
+def _names_key(value: object, key: Resource) -> bool:
+    return any(str(key.values[name]) in str(value) for name in ("arn", "id") if key.values.get(name))
+
+
+_DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 
 
 @policy("https://docs.cloud.google.com/kubernetes-engine/docs/concepts/maintenance-windows-and-exclusions")
-def maintenance_windows_are_long_enough_and_by_day(environment: Environment) -> Iterator[Problem]:
-    """GKE refuses windows below 4 hours, or 48 hours in 32 days, and one at night interrupts training."""
-    for cluster in environment.of_type("google_container_cluster"):
-        window = cluster.block("maintenance_policy", "recurring_window")
-        if not window:
-            continue
-        start, end = (datetime.fromisoformat(window[name]) for name in ("start_time", "end_time"))
+def maintenance_windows_are_long_enough(environment: Environment) -> Iterator[Problem]:
+    """GKE refuses windows below 4 hours, or 48 hours in 32 days."""
+    for cluster, start, end, recurrence in _windows(environment):
         hours = (end - start).total_seconds() / 3600
-        days = re.search(r"BYDAY=([A-Z,]+)", window["recurrence"])
-        monthly = hours * (32 / 7 * len(days[1].split(",")) if days else 32 if "DAILY" in window["recurrence"] else 0)
+        days = re.search(r"BYDAY=([A-Z,]+)", recurrence)
+        monthly = hours * (32 / 7 * len(days[1].split(",")) if days else 32 if "DAILY" in recurrence else 0)
         field = "maintenance_policy.recurring_window"
         if hours < 4:
-            allowed = f"the window lasts {hours:g} hours: must be at least 4"
-            yield Problem(cluster.address, f"{field}.end_time", window["end_time"], allowed)
-        elif monthly < 48:
+            yield Problem(cluster.address, f"{field}.end_time", f"{hours:g} hours", "must be at least 4 hours")
+        elif monthly < 48 or "MONTHLY" in recurrence:
             allowed = f"the windows last {monthly:.0f} hours in 32 days: must be at least 48"
-            yield Problem(cluster.address, f"{field}.recurrence", window["recurrence"], allowed)
-        if start.hour < 6 or end.hour > 22:
+            yield Problem(cluster.address, f"{field}.recurrence", recurrence, allowed)
+
+
+@policy("https://docs.aws.amazon.com/fsx/latest/LustreGuide/maintenance-windows.html", Severity.ADVICE)
+def maintenance_is_outside_of_nights_and_business_hours(environment: Environment) -> Iterator[Problem]:
+    """Maintenance ends nodes and stops file systems: training runs at night, and people work on weekdays."""
+    for cluster, start, end, recurrence in _windows(environment):
+        named = re.search(r"BYDAY=([A-Z,]+)", recurrence)
+        weekdays = {*(named[1].split(",") if named else _DAYS)} - {"SA", "SU"}
+        if start.hour < 6 or end.hour > 22 or end.date() > start.date():
             allowed = "must lie between 6:00 and 22:00 UTC: training runs at night"
-            yield Problem(cluster.address, f"{field}.start_time", window["start_time"], allowed)
+            yield Problem(cluster.address, "maintenance_policy.recurring_window.start_time", str(start), allowed)
+        elif weekdays and start.hour < 18 and end.hour > 7:
+            yield Problem(cluster.address, "maintenance_policy.recurring_window", recurrence, "must be SA, SU")
+    for resource in environment.resources:
+        for field in ("weekly_maintenance_start_time", "preferred_maintenance_window"):
+            text = str(resource.values.get(field) or "")
+            # 1:05:00 is a Monday, and so is mon:05:00-mon:06:00
+            if (match := re.match(r"(\d|[a-z]{3}):(\d\d):", text, re.IGNORECASE)) and _disturbs(
+                match[1], int(match[2])
+            ):
+                yield Problem(resource.address, field, text, "must be a weekend's day: nights train, weekdays work")
+
+
+def _disturbs(day: str, hour: int) -> bool:
+    return not 6 <= hour < 22 or (day.lower() not in ("6", "7", "sat", "sun") and 7 <= hour < 18)
+
+
+def _windows(environment: Environment) -> Iterator[tuple[Resource, datetime, datetime, str]]:
+    for cluster in environment.of_type("google_container_cluster"):
+        if window := cluster.block("maintenance_policy", "recurring_window"):
+            start, end = (datetime.fromisoformat(window[name]) for name in ("start_time", "end_time"))
+            yield cluster, start, end, window["recurrence"]
 
 
 @policy("infra/aws/README.md and infra/gcp/README.md")
@@ -108,7 +246,7 @@ def cluster_and_storage_share_their_deletion_protection(environment: Environment
                     yield Problem(resource.address, field, resource.values.get(field), allowed)
 
 
-@policy("https://docs.aws.amazon.com/kms/latest/developerguide/concepts.html")
+@policy("https://docs.aws.amazon.com/kms/latest/developerguide/concepts.html", Severity.EXPOSES)
 def resources_are_encrypted_with_the_environment_key(environment: Environment) -> Iterator[Problem]:
     """The policy of the environment's key does not control who reads data under another key."""
     keys = environment.of_type("aws_kms_key", "google_kms_crypto_key")
@@ -147,7 +285,7 @@ def lustre_transfers_files_to_and_from_the_lake(environment: Environment) -> Ite
                 )
 
 
-@policy("https://docs.aws.amazon.com/cost-management/latest/userguide/getting-started-ad.html")
+@policy("https://docs.aws.amazon.com/cost-management/latest/userguide/getting-started-ad.html", Severity.ADVICE)
 def anomaly_limits_fit_the_budget(environment: Environment) -> Iterator[Problem]:
     """An anomaly limit far below the monthly budget is noise, and one near it warns too late; both are in USD."""
     limits = [float(budget.values["limit_amount"]) for budget in environment.of_type("aws_budgets_budget")]
@@ -163,7 +301,9 @@ def anomaly_limits_fit_the_budget(environment: Environment) -> Iterator[Problem]
                 )
 
 
-@policy("https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_budgets_Notification.html")
+@policy(
+    "https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_budgets_Notification.html", Severity.ADVICE
+)
 def budgets_warn_before_they_are_spent(environment: Environment) -> Iterator[Problem]:
     """Without a notification below 100% and one of the forecast, the first one comes when the budget is spent."""
     for budget in environment.of_type("aws_budgets_budget"):

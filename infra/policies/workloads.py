@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from infra.policies import quantities
-from infra.policies.model import Environment, Json, Problem, blocks, label, one_of, policy, table
+from infra.policies.model import Environment, Json, Problem, Severity, blocks, label, leaves, one_of, policy, table
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _LABELS = "infra/policies/tables/kubernetes.yaml, labels"
@@ -53,8 +53,12 @@ def containers_declare_the_port_of_their_program(environment: Environment) -> It
     for where, container in containers(environment):
         program = " ".join(container.get("command", [])) or container.get("image", "").rpartition("/")[2]
         ports = [port["containerPort"] for port in container.get("ports", [])]
+        # a program may be configured otherwise, such as PostgreSQL by PGPORT
+        configured = {str(value) for _, value in leaves([container.get("env"), container.get("args")])} & {
+            *map(str, ports)
+        }
         for name, port in table("kubernetes")["listens"].items():
-            if program.startswith(name) and ports and port not in ports:
+            if program.startswith(name) and ports and port not in ports and not configured:
                 yield Problem(where, "ports.containerPort", ports, f"must include {port}, at which {name} listens")
 
 
@@ -62,7 +66,7 @@ def containers_declare_the_port_of_their_program(environment: Environment) -> It
 def probes_fit_their_period_and_allow_startup(environment: Environment) -> Iterator[Problem]:
     """Probes longer than their period overlap, and a short startup probe restarts a process before it is ready."""
     contents = [*containers(environment)]
-    contents += [(f"infra/cluster/values/{name}.yaml", values) for name, values in environment.values.items()]
+    contents += environment.values_files
     for where, content in contents:
         for path, probe in blocks(content, *_PROBES):
             timeout, period = probe.get("timeoutSeconds", 1), probe.get("periodSeconds", 10)
@@ -72,6 +76,9 @@ def probes_fit_their_period_and_allow_startup(environment: Environment) -> Itera
             window = period * probe.get("failureThreshold", 3) + probe.get("initialDelaySeconds", 0)
             if "startupProbe" in path and window < 300:
                 allowed = f"the process has {window} s to start: must be at least 300 s"
+                yield Problem(where, f"{path}.failureThreshold", probe.get("failureThreshold"), allowed)
+            if path.endswith("livenessProbe") and "startupProbe" not in content and window < 20:
+                allowed = f"the process has {window} s to start: must be at least 20 s, or there must be a startupProbe"
                 yield Problem(where, f"{path}.failureThreshold", probe.get("failureThreshold"), allowed)
             if window > 3600:
                 allowed = f"a hung process is noticed after {window} s: must be at most 3600 s"
@@ -191,6 +198,15 @@ def monitors_name_service_ports(environment: Environment) -> Iterator[Problem]:
             if names and endpoint.get("port") not in names:
                 allowed = f"the service has no such port: {one_of(names)}"
                 yield Problem(label(monitor), "endpoints.port", endpoint.get("port"), allowed)
+    listening = _ports_by_namespace(environment)
+    for monitor in environment.of_kind("PodMonitor"):
+        chosen = monitor["spec"].get("namespaceSelector", {})
+        namespaces = chosen.get("matchNames", [monitor["metadata"].get("namespace")])
+        ports = set().union(*(listening.get(name, ()) for name in (listening if chosen.get("any") else namespaces)))
+        for endpoint in monitor["spec"].get("podMetricsEndpoints", []):
+            if ports and endpoint.get("portNumber") not in ports | {None}:
+                allowed = f"no pod of {', '.join(map(str, namespaces))} listens there: {one_of(ports)}"
+                yield Problem(label(monitor), "podMetricsEndpoints.portNumber", endpoint["portNumber"], allowed)
 
 
 @policy("https://prometheus.io/docs/prometheus/latest/configuration/configuration/#scrape_config")
@@ -239,7 +255,7 @@ def training_is_the_default_and_never_preempts(environment: Environment) -> Iter
         yield Problem(label(trainings), "preemptionPolicy", trainings.get("preemptionPolicy"), allowed)
 
 
-@policy("https://kueue.sigs.k8s.io/docs/concepts/workload_priority_class/")
+@policy("https://kueue.sigs.k8s.io/docs/concepts/workload_priority_class/", Severity.ADVICE)
 def steps_are_queued_before_trainings(environment: Environment) -> Iterator[Problem]:
     """A step of minutes otherwise waits for training of hours."""
     classes = {value["metadata"]["name"]: value["value"] for value in environment.of_kind("WorkloadPriorityClass")}
@@ -259,7 +275,7 @@ def pods_name_existing_priority_classes(environment: Environment) -> Iterator[Pr
     """A pod of a missing class is refused, and so is one of a system class outside kube-system."""
     classes = {value["metadata"]["name"] for value in environment.of_kind("PriorityClass")}
     contents = [(label(value), value) for value in environment.objects]
-    contents += [(f"infra/cluster/values/{name}.yaml", values) for name, values in environment.values.items()]
+    contents += environment.values_files
     for where, content in contents:
         for path, block in blocks(content):
             name = block.get("priorityClassName")
@@ -424,7 +440,10 @@ def queues_name_existing_flavors(environment: Environment) -> Iterator[Problem]:
                 yield Problem(label(queue), "coveredResources", covered, allowed)
 
 
-@policy("https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/expander/priority/readme.md")
+@policy(
+    "https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/expander/priority/readme.md",
+    Severity.ADVICE,
+)
 def autoscaler_prefers_spot(environment: Environment) -> Iterator[Problem]:
     """Where spot groups lack the highest priority, the autoscaler starts more expensive nodes first."""
     priorities = environment.values.get("cluster-autoscaler", {}).get("expanderPriorities", {})

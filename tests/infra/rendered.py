@@ -45,6 +45,7 @@ def _aws(answers: EnvironmentAnswers) -> Json:
             "capacity": f"{GIBIBYTES[answers.size]}Gi",
         },
         "repositories": {name: f"{registry}/{name}" for name in DIGESTS},
+        "signing_key": f"awskms:///arn:aws:kms:{answers.region}:{answers.account.id}:key/images",
     }
 
 
@@ -56,7 +57,9 @@ def _gcp(answers: EnvironmentAnswers) -> Json:
     elif answers.size is Size.PROD:
         handle = f"{answers.account.id}/{zone}/{answers.cluster}"
         volume = {"handle": handle, "ip": "10.0.0.2", "filesystem": "lustre", "capacity_gib": 18000}
+    key_ring = f"projects/{answers.account.id}/locations/{answers.region}/keyRings/{answers.cluster}"
     return {
+        "signing_key": f"gcpkms://{key_ring}/cryptoKeys/images/versions/1",
         "buckets": {use: f"{answers.account.id}-{answers.cluster}-{use}" for use in ("lake", "pipelines", "models")},
         "gpu_pools": {"l4": "on_demand", "l4-spot": "spot"},
         "repository": f"{answers.region}-docker.pkg.dev/{answers.account.id}/{answers.cluster}",

@@ -51,6 +51,8 @@ RETAINED = {
     "google_storage_bucket": "the data",
 }
 
+WORKFLOW = "https://github.com/acme/nightshift/.github/workflows/deliver.yaml@refs/heads/main"
+
 
 def wrong(text: str) -> str:
     with pytest.raises(UserError) as refused:
@@ -102,6 +104,7 @@ def test_a_wrong_answer_is_named_with_what_is_allowed(old: str, new: str, says: 
         ("[us-east-1a,", "[us-east-1a;id,"),
         ("registry: null", "registry: registry.test/a$(id)"),
         ("registry: null", "registry: ''"),
+        ("signer: null", "signer: a key"),
         ("config: fraud", "config: fraud'id"),
         ("data: simulator", "data: s3://a b"),
     ],
@@ -117,7 +120,7 @@ def test_what_reaches_a_shell_is_one_word_without_quotes(old: str, new: str) -> 
 def test_a_written_answer_is_read_as_the_same(email: str) -> None:
     answers = rendered.read("gcp-dev")
     budget = answers.budget.model_copy(update={"emails": [email]})
-    odd = answers.model_copy(update={"budget": budget, "registry": "1e5"})
+    odd = answers.model_copy(update={"budget": budget, "registry": "1e5", "signer": "1e6"})
 
     assert questions.parse(questions.render(odd).encode(), "file") == odd
 
@@ -327,12 +330,31 @@ def test_the_api_is_reached_by_a_kubeconfig_of_its_own(cloud: str) -> None:
 
 def test_an_environment_that_runs_anothers_images_builds_none() -> None:
     answers = rendered.read("aws-prod").model_copy(
-        update={"registry": "111111111111.dkr.ecr.eu-west-1.amazonaws.com/dev"}
+        update={"registry": "111111111111.dkr.ecr.eu-west-1.amazonaws.com/dev", "signer": WORKFLOW}
     )
     lines = core.images(answers, rendered.infrastructure(answers))
 
     assert not any("make images" in line or "push" in line for line in lines)
     assert any(line.startswith(f"containers/digests.sh {answers.registry} ") for line in lines)
+    assert any(line.startswith(f"containers/keep.sh {answers.registry} <") for line in lines)
+
+
+def test_images_are_verified_before_they_are_installed() -> None:
+    own = rendered.read("aws-dev")
+    others = own.model_copy(update={"registry": "registry.test/dev", "signer": WORKFLOW})
+    for answers, signer in ((own, "--key awskms:///"), (others, f"--certificate-identity {WORKFLOW}")):
+        install = rendered.commands(answers)["install"]
+        verified = [index for index, line in enumerate(install) if line.startswith("cosign verify ") and signer in line]
+        assert len(verified) == len(rendered.DIGESTS)
+        assert max(verified) < min(
+            index for index, line in enumerate(install) if re.search(r"\b(kubectl|helm)\b", line)
+        )
+
+
+def test_another_environments_images_need_the_name_of_who_signed_them() -> None:
+    text = rendered_text("aws-dev").replace("registry: null", "registry: registry.test/dev")
+
+    assert "registry and signer: set both" in wrong(text)
 
 
 def test_karpenters_pools_come_with_the_choice_only() -> None:

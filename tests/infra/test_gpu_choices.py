@@ -30,6 +30,7 @@ from tests.infra.charts import CHARTS, FOLDER, HELM, NOT_AT_HAND, REAL, Json, re
 
 MADE = Infrastructure(
     registry="registry.test/nightshift",
+    signing_key="awskms:///alias/nightshift-images",
     store="s3://store",
     models="s3://store/mlflow",
     state="",
@@ -344,7 +345,7 @@ def test_the_collectives_are_tried_on_two_machines_of_the_runtime_that_trainings
     assert job["spec"]["runtimeRef"] == training["spec"]["runtimeRef"]
     assert job["spec"]["trainer"]["numNodes"] == training["spec"]["trainer"]["numNodes"]
     assert job["metadata"]["labels"] == training["metadata"]["labels"]
-    assert command[:5] == [*trainjob.LAUNCHER[:3], "-m", collectives.__name__]
+    assert command[:5] == ["python", *trainjob.LAUNCHER[:2], "-m", collectives.__name__]
     assert any(re.fullmatch(r"--at-least=\d+", word) for word in command)
 
 

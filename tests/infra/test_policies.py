@@ -4,17 +4,20 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import pytest
 
-from infra.policies import quantities
+from infra.cloud.answers import Waiver
+from infra.policies import environment, quantities
 from infra.policies.__main__ import main
-from infra.policies.findings import judge
+from infra.policies.findings import judge, report
 from infra.policies.limits import READERS
 from infra.policies.model import POLICIES, Environment, Resource, table
 from infra.policies.secrets import read_keys
-from infra.terraform import INFRA, OFFLINE
+from infra.terraform import INFRA
+from nightshift.runtime.errors import UserError
 from tests.infra import checks, customers
 from tests.infra.injected import policies
 from tests.infra.injected.faults import Fault, group, inject, read_mistakes
@@ -39,16 +42,14 @@ def of_manifests(cloud: str) -> list[Fault]:
 
 @pytest.fixture(scope="module")
 def described(with_terraform: None, tmp_path_factory: pytest.TempPathFactory) -> Described:
-    """`described(cloud)` is the customers and a copy of prod with mistakes, from one run of Terraform."""
-    if not OFFLINE.exists():
-        pytest.skip("../shared/terraform is missing: what a cloud would answer is not made up")
+    """`described(cloud)` is the customers' environments and a copy of prod with mistakes, read as a user's are."""
 
     @functools.cache
     def describe_cloud(cloud: str) -> dict[str, Environment]:
         folder = tmp_path_factory.mktemp(cloud)
         copies = {name: (name, customers.copy_of(folder / name, cloud, name)) for name in customers.names(cloud)}
         copies["injected"] = ("prod", inject(of_terraform(cloud), folder / "injected"))
-        return policies.describe(cloud, copies)
+        return {name: environment.read(cloud, own, infra) for name, (own, infra) in copies.items()}
 
     return describe_cloud
 
@@ -84,6 +85,55 @@ def test_a_mistake_in_manifests_values_rules_and_dashboards_is_named(
             unnamed += [mistake for mistake in faults if not mistake.is_named(findings)]
 
     assert unnamed == []
+
+
+@pytest.mark.slow
+@each_cloud
+def test_what_the_apply_decides_is_resolved_from_the_configuration(cloud: str, described: Described) -> None:
+    sound = described(cloud)[customers.names(cloud)[0]]
+    kind, argument = {
+        "aws": ("aws_iam_role_policy", "policy"),
+        "gcp": ("google_container_node_pool", "node_config"),
+    }[cloud]
+
+    assert all(resource.values.get(argument) for resource in sound.of_type(kind))
+    assert sound.outputs and sound.of_kind("PersistentVolume")
+
+
+def waived(rule: str, until: str) -> Environment:
+    """An environment with a Service that is open to the Internet, and a waiver of that resource."""
+    service = {"kind": "Service", "metadata": {"name": "one", "namespace": "n"}, "spec": {"type": "NodePort"}}
+    waiver = Waiver(
+        rule=rule, resource="n/Service/one", reason="reached from the office", until=date.fromisoformat(until)
+    )
+    opened = service | {"spec": {"type": "NodePort", "ports": [{"port": 80}]}}
+    return Environment("aws", "dev", (), (opened,), {}, INFRA, "us-east-1", "", waivers=(waiver,))
+
+
+OPEN = "nothing_is_open_to_the_internet"
+TODAY = date(2026, 11, 29)
+
+
+def test_a_waiver_allows_a_finding_until_its_day_and_is_shown() -> None:
+    allowed, expired = report(waived(OPEN, "2026-11-29"), TODAY), report(waived(OPEN, "2026-11-28"), TODAY)
+
+    assert not [finding for finding in allowed.open if finding.rule == OPEN]
+    assert "allowed until 2026-11-29 (reached from the office): nothing_is_open" in "\n".join(allowed.lines())
+    assert expired.fails and "allowed until 2026-11-28: fix it" in "\n".join(expired.lines())
+
+
+def test_a_waiver_of_an_unknown_rule_is_refused_by_name() -> None:
+    with pytest.raises(UserError, match="nothing_is_opened"):
+        report(waived("nothing_is_opened", "2026-11-29"), TODAY)
+
+
+def test_a_finding_prints_the_line_that_allows_it_and_advice_alone_fails_nothing() -> None:
+    judged = report(waived("spot_has_a_fallback", "2026-11-29"), TODAY)
+    advice = dataclasses.replace(judged, open=[finding for finding in judged.open if finding.severity == "advice"])
+
+    assert f"- {{rule: {OPEN}, resource: 'n/Service/one', reason: WHY, until: YYYY-MM-DD}}" in "\n".join(judged.lines())
+    assert "no finding of spot_has_a_fallback on n/Service/one; remove the waiver" in "\n".join(judged.lines())
+    assert judged.fails and not advice.fails
 
 
 def test_there_are_a_hundred_mistakes_of_every_kind() -> None:

@@ -1,4 +1,7 @@
-"""A served model in the namespaces as `infra/` makes them, released by the account of the step that does it."""
+"""A served model in the namespaces as `infra/` makes them, released by the account of the step that does it.
+
+`infra/` installs no Gateway, so versions replace each other's pods.
+"""
 
 import shutil
 import time
@@ -16,10 +19,11 @@ from nightshift.registry import Version
 from nightshift.runtime.errors import UserError
 from nightshift_testkit.cluster import security
 from nightshift_testkit.cluster.cluster import CRDS, SimulatedCluster, running
-from nightshift_testkit.cluster.kinds import DEPLOYMENT, Json, ResourceKind
+from nightshift_testkit.cluster.kinds import DEPLOYMENT, Json
+from nightshift_testkit.cluster.kserve import SERVICE, KServeController
 from nightshift_testkit.cluster.operations import is_ready
+from nightshift_testkit.processes import wait_until
 from pipelines.environments import AWS, SERVICE_ACCOUNT, Role
-from tests.components.release.targets.kserve_raw import NAME, deployment
 from tests.infra import kustomize
 from tests.infra.test_installed import Idle
 
@@ -32,23 +36,23 @@ pytestmark = [
 
 
 class Controllers:
-    """KServe and the autoscaler; the Deployment's own controller is the cluster's."""
+    """KServe and the autoscaler; the Deployments' own controller is the cluster's."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
-        self._store, self._operations = cluster.api.store, cluster.api.operations
-        self._kind: ResourceKind = next(kind for kind in cluster.api.kinds if kind.plural == "inferenceservices")
+        self._cluster, self._kserve = cluster, KServeController(cluster, has_gateway=False)
 
     def pause(self, _: float) -> None:
-        for value in self._store.copies(self._kind, "nightshift"):
-            if self._store.peek(DEPLOYMENT, NAME, "nightshift") is None:
-                self._operations.create(DEPLOYMENT, deployment(value), "nightshift")
-            wanted = deployment(value)["spec"] | {"replicas": value["spec"]["predictor"]["minReplicas"]}
-            self._operations.patch(DEPLOYMENT, NAME, {"spec": wanted}, "application/merge-patch+json", "nightshift")
-            status = {"conditions": [{"type": "Ready", "status": "True"}], "address": {"url": f"http://{NAME}"}}
-            self._operations.change(
-                self._kind, "fraud", lambda service, ready=status: service.update(status=ready), "nightshift"
-            )
+        """Let each controller take a step."""
+        self._kserve.sync()
+        for deployment in self._cluster.api.store.copies(DEPLOYMENT, "nightshift"):
+            self._cluster.api.operations.change(DEPLOYMENT, deployment["metadata"]["name"], scale, "nightshift")
         time.sleep(0.02)  # the cluster's controllers act meanwhile
+
+
+def scale(deployment: Json) -> None:
+    if SERVICE in deployment["metadata"].get("labels", {}) and deployment["spec"].get("replicas", 1) < 2:
+        deployment["spec"]["replicas"] = 2
+        deployment["metadata"]["generation"] += 1
 
 
 @pytest.fixture
@@ -77,12 +81,12 @@ def acting(cluster: SimulatedCluster, account: str, folder: Path) -> Iterator[KS
     token = cluster.api.token("kubeflow", account)
     with config.new_client_from_config(str(cluster.config(folder / account, token))) as connection:
         yield KServeRawDeployment(
-            "fraud", SETTINGS, client.CustomObjectsApi(connection), answer_nothing, Controllers(cluster).pause
+            "fraud", SETTINGS, client.CustomObjectsApi(connection), answer, Controllers(cluster).pause
         )
 
 
-def answer_nothing(*_: object) -> bytes:
-    raise AssertionError("nothing is asked here")
+def answer(*_: object) -> bytes:
+    return b'{"predictions": [{"score": 0.5}]}'
 
 
 def share(number: int) -> VersionShare:
@@ -96,13 +100,16 @@ def served(cluster: SimulatedCluster) -> list[Json]:
 def test_the_account_of_the_release_step_brings_a_version_whose_pods_start_beside_what_else_is_there_and_takes_it_away(
     cluster: SimulatedCluster, target: KServeRawDeployment
 ) -> None:
+    controllers = Controllers(cluster)
     for number in (1, 2):
         target.apply([share(number)])
-        pods = [pod for pod in served(cluster) if "deletionTimestamp" not in pod["metadata"]]
+        target.clean([share(number)])
+        wait_until(lambda: controllers.pause(0) or len(served(cluster)) == SETTINGS.min_replicas, "the others are gone")
+        pods = served(cluster)
         assert len(pods) == SETTINGS.min_replicas and all(map(is_ready, pods))
         for spec in (pod["spec"] for pod in pods):
             assert (spec["priorityClassName"], spec["priority"]) == (PRIORITY, 1000)
-            assert f"s3://bucket/mlflow/{number}" in spec["containers"][0]["args"]
+            assert {"name": "STORAGE_URI", "value": f"s3://bucket/mlflow/{number}"} in spec["containers"][0]["env"]
             assert security.violations("restricted", spec) == []
     target.clean(())
     assert target.serving() == {}
@@ -134,16 +141,16 @@ def test_no_other_step_may_change_or_see_what_is_served(
     assert target.serving() == {1: 1.0}
 
 
-def test_as_many_replicas_as_it_may_have_and_one_more_fit_into_the_namespace(cluster: SimulatedCluster) -> None:
+def test_as_many_replicas_as_it_may_have_a_canary_and_one_more_fit_into_the_namespace(
+    cluster: SimulatedCluster,
+) -> None:
     quota = next(
         manifest["spec"]["hard"]
         for manifest in kustomize.built(INFRA / "cluster" / "namespaces")
         if is_serving(manifest)
     )
-    requests = KServeRawDeployment("fraud", SETTINGS, None, answer_nothing)._container(share(1))["resources"][
-        "requests"
-    ]
-    assert (SETTINGS.max_replicas + 1) * int(requests["cpu"]) <= int(quota["requests.cpu"]) // 2
+    requests = KServeRawDeployment("fraud", SETTINGS, None, answer)._container(share(1))["resources"]["requests"]
+    assert (SETTINGS.max_replicas + SETTINGS.min_replicas + 1) * int(requests["cpu"]) <= int(quota["requests.cpu"]) // 2
 
 
 def is_serving(value: Json) -> bool:

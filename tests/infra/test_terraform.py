@@ -10,7 +10,9 @@ import pytest
 
 from infra import terraform
 from infra.cloud import answers as questions
+from infra.cloud import rendering
 from infra.cloud.answers import Size
+from infra.policies import unknowns
 from infra.policies.environment import describe
 from infra.policies.findings import judge
 from nightshift.runtime.errors import UnavailableError
@@ -62,8 +64,10 @@ def test_every_environment_plans_only_new_resources(cloud: str, environment: str
 @each_environment
 def test_the_plan_keeps_every_policy(cloud: str, environment: str, planned: Callable) -> None:
     answers = questions.read(cloud, environment)
+    variables = rendering.variables(answers)
+    plan = unknowns.resolve(planned(cloud, environment), cloud, answers.size, terraform.INFRA, variables)
 
-    assert judge(describe(answers, planned(cloud, environment), {})) == []
+    assert judge(describe(answers, plan)) == []
 
 
 @each_cloud

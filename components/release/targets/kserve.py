@@ -1,4 +1,4 @@
-"""KServe's objects: what an InferenceService and an LLMInferenceService share, read off KServe 0.18."""
+"""KServe's objects: what an InferenceService and an LLMInferenceService share."""
 
 import re
 import time
@@ -13,7 +13,7 @@ from nightshift.runtime.errors import UnavailableError, UserError
 
 GROUP = "serving.kserve.io"
 DEPLOYMENTS = {"group": "apps", "version": "v1", "plural": "deployments"}
-OWNER, NEWEST, REPLACES = (f"nightshift/{word}" for word in ("use-case", "newest", "replaces"))
+OWNER, NEWEST = "nightshift/use-case", "nightshift/newest"
 POLL_SECONDS, POLLS = 5.0, 240
 # a pod that admission keeps out: by Pod Security, a quota, a limit range, an account that is missing, a webhook
 REFUSED = re.compile(r'pods "\S+" is forbidden: |admission webhook "\S+" denied the request')
@@ -88,47 +88,43 @@ class KServe:
         self._ask, self._pause = ask, pause
         self._use_case = name
 
-    def _state(self, service: Object) -> tuple[bool, str]:
-        """Return whether an object is what answers, and why it never will be; empty while it may."""
+    def _state(self, service: Object, share: VersionShare) -> tuple[bool, str]:
+        """Return whether a version of an object can answer, and why it never will; empty while it may."""
         raise NotImplementedError
 
-    def _await_settled(self, waits: bool = False) -> tuple[Object | None, str]:
-        """Return the object once it does not change any more, and why it failed; None when there is none.
-
-        Args:
-            waits: whether a quota that leaves no room for its pods is no failure; it has to be one before a change,
-                which may take back what has no room.
+    def _await(self, share: VersionShare) -> Object:
+        """Return the object once a version of it is ready; a quota that leaves no room for its pods is waited for.
 
         Raises:
-            UnavailableError: when it does not settle.
+            BadVersionError: when that does not start.
+            UserError: when Kubernetes refuses its pods, which it would whatever the version.
+            UnavailableError: when it takes too long.
         """
+        why = ""
         for _ in range(POLLS):
-            service = self._find()
-            is_up, why = self._state(service) if service else (True, "")
-            if is_up or (why and not (waits and FULL in why)):
-                return service, "" if is_up else why
+            service = self._require()
+            is_up, why = self._state(service, share)
+            if is_up:
+                return service
+            if why and FULL not in why:
+                raise self._failure(share, why)
             self._pause(POLL_SECONDS)
         raise UnavailableError(
             f"{self.kind} {self._name!r} does not become ready; {why or 'look at its events'}; run it again"
         )
 
-    def _await(self) -> Object:
-        """Return the object once its newest version is ready.
-
-        Raises:
-            BadVersionError: when that does not start.
-            UserError: when Kubernetes refuses its pods, which it would whatever the version.
-        """
-        service, why = self._await_settled(waits=True)
-        if service is None:
-            raise UnavailableError(f"{self.kind} {self._name!r} was deleted meanwhile; run it again")
+    def _failure(self, share: VersionShare, why: str) -> UserError:
         if REFUSED.search(why):
-            raise UserError(
+            return UserError(
                 f"{self.kind} {self._name!r} gets no pods in {self._settings.namespace!r}, whatever the version: "
                 f"{why}; change what the namespace allows, then run it again"
             )
-        if why:
-            raise BadVersionError(f"{self.kind} {self._name!r} does not serve {notes(service)[NEWEST]}: {why}")
+        return BadVersionError(f"{self.kind} {self._name!r} does not serve {key(share)}: {why}")
+
+    def _require(self) -> Object:
+        service = self._find()
+        if service is None:
+            raise UnavailableError(f"{self.kind} {self._name!r} was deleted meanwhile; run it again")
         return service
 
     def _find(self) -> Object | None:

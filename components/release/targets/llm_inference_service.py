@@ -195,7 +195,7 @@ class Member(KServe):
             self._create(self._whole(share, 0))
         elif not self._runs(service, share):
             self._replace(service, self._whole(share, _weight(service)))
-        return self._await()
+        return self._await(share)
 
     def weigh(self, weight: int) -> None:
         """Change the weight of the object, whether its pods are ready or not; nothing is called where it has it."""
@@ -206,7 +206,7 @@ class Member(KServe):
 
     def ask(self, share: VersionShare) -> Any:
         """Return the bits per byte of a text as a score; see `ReleaseTarget`."""
-        return self._ask_url(self._await()["status"]["url"], share)
+        return self._ask_url(self._await(share)["status"]["url"], share)
 
     def delete(self) -> None:
         """Delete the object, if it is there, and wait until it is gone."""
@@ -230,7 +230,7 @@ class Member(KServe):
     def _runs(self, service: Object, share: VersionShare) -> bool:
         return notes(service)[NEWEST] == key(share) and is_superset(service["spec"], self._spec(share))
 
-    def _state(self, service: Object) -> tuple[bool, str]:
+    def _state(self, service: Object, _: VersionShare) -> tuple[bool, str]:
         deployment = self._find_deployment(f"{self._name}-kserve", service["metadata"]["uid"])
         seen = service.get("status", {}).get("observedGeneration") == service["metadata"]["generation"]
         return seen and is_ready(service), deployment_failure(deployment) if deployment else ""

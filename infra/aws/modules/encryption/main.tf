@@ -50,3 +50,27 @@ resource "aws_kms_alias" "this" {
   name          = "alias/${var.name}"
   target_key_id = aws_kms_key.this.key_id
 }
+
+# signs images: its public half verifies them
+resource "aws_kms_key" "images" {
+  description              = "Signatures of the images of ${var.name}"
+  customer_master_key_spec = "ECC_NIST_P256"
+  key_usage                = "SIGN_VERIFY"
+  deletion_window_in_days  = 30
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Sid       = "PoliciesOfTheAccountDecide"
+      Effect    = "Allow"
+      Principal = { AWS = "arn:${local.partition}:iam::${var.account_id}:root" }
+      Action    = "kms:*"
+      Resource  = "*"
+    }]
+  })
+}
+
+resource "aws_kms_alias" "images" {
+  name          = "alias/${var.name}-images"
+  target_key_id = aws_kms_key.images.key_id
+}

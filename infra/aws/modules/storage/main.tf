@@ -128,18 +128,25 @@ resource "aws_ecr_lifecycle_policy" "this" {
 
   repository = each.value.name
 
+  # the first rule that an image's tag matches decides; untagged images stay: a signature without a tag is one
   policy = jsonencode({
     rules = [
       {
         rulePriority = 1
-        description  = "Untagged images go after a day"
-        selection    = { tagStatus = "untagged", countType = "sinceImagePushed", countUnit = "days", countNumber = 1 }
+        description  = "What runs stays"
+        selection    = { tagStatus = "tagged", tagPatternList = ["keep-*"], countType = "imageCountMoreThan", countNumber = 100000 }
         action       = { type = "expire" }
       },
       {
         rulePriority = 2
-        description  = "The newest 30 stay: what runs is among them"
-        selection    = { tagStatus = "any", countType = "imageCountMoreThan", countNumber = 30 }
+        description  = "Signatures that have a tag stay"
+        selection    = { tagStatus = "tagged", tagPatternList = ["sha256-*"], countType = "imageCountMoreThan", countNumber = 100000 }
+        action       = { type = "expire" }
+      },
+      {
+        rulePriority = 3
+        description  = "Other commits go after half a year"
+        selection    = { tagStatus = "tagged", tagPatternList = ["*"], countType = "sinceImagePushed", countUnit = "days", countNumber = 180 }
         action       = { type = "expire" }
       },
     ]

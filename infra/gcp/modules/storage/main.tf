@@ -42,6 +42,18 @@ resource "google_kms_crypto_key" "this" {
   rotation_period = "7776000s"
 }
 
+# signs images: its public half verifies them
+resource "google_kms_crypto_key" "images" {
+  name     = "${var.name}-images"
+  key_ring = google_kms_key_ring.this.id
+  purpose  = "ASYMMETRIC_SIGN"
+
+  version_template {
+    algorithm        = "EC_SIGN_P256_SHA256"
+    protection_level = "SOFTWARE"
+  }
+}
+
 resource "google_kms_crypto_key_iam_member" "agents" {
   for_each = local.agents
 
@@ -114,20 +126,22 @@ resource "google_artifact_registry_repository" "images" {
     enablement_config = "INHERITED"
   }
 
+  # what a policy keeps no other deletes; untagged images stay: a signature without a tag is one
   cleanup_policies {
-    id     = "keep-recent"
+    id     = "keep-what-runs"
     action = "KEEP"
-    most_recent_versions {
-      keep_count = 10
+    condition {
+      tag_state    = "TAGGED"
+      tag_prefixes = ["keep-", "sha256-"]
     }
   }
 
   cleanup_policies {
-    id     = "delete-old"
+    id     = "delete-after-half-a-year"
     action = "DELETE"
     condition {
-      tag_state  = "ANY"
-      older_than = "7776000s"
+      tag_state  = "TAGGED"
+      older_than = "15552000s"
     }
   }
 

@@ -27,3 +27,8 @@ output "lustre_service_agent" {
   description = "Who copies between Lustre and a bucket, as a member of IAM policies."
   value       = lookup(local.agents, "lustre", null)
 }
+
+output "signing_key" {
+  description = "URI of the key that signs images, as cosign takes it."
+  value       = "gcpkms://${google_kms_crypto_key.images.id}/versions/1"
+}

@@ -19,11 +19,6 @@ from nightshift_testkit.cluster.runtimes import ProcessRuntime
 from tests.components.release.targets.platform import Counted, Platform
 from tests.components.release.targets.versions import Fleet
 
-# what is KServe's in a predictor, and no pod's
-EXTENSION = (
-    "minReplicas", "maxReplicas", "scaleMetric", "scaleTarget", "deploymentStrategy"
-)  # fmt: skip
-
 
 def furnish(cluster: SimulatedCluster) -> None:
     """Add what pods of a served model ask for."""
@@ -133,13 +128,6 @@ class Controllers(Platform):
     def clear(self) -> None:
         for value in self.objects:
             self.api.operations.delete(self.services, value["metadata"]["name"], "nightshift")
-
-
-def uri(spec: Json) -> str:
-    """The model that pods of a spec serve."""
-    (container,) = spec["containers"]
-    args = container["args"]
-    return str(args[args.index("--model") + 1])
 
 
 class Calls:
