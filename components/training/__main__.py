@@ -2,13 +2,19 @@
 
 import logging
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from components.training import component, section
-from components.training.trainjob import TrainJob, TrainJobWork, here
+from components.training.trainjob import LAUNCHER, STEP, TrainJob, TrainJobWork, here
 from nightshift import storage, tasks
 from nightshift.config import Config
+from nightshift.config.neural import Trainer
 from nightshift.contracts import package
 from nightshift.contracts.section import write_section
 from nightshift.costs.prices import MACHINE
@@ -17,11 +23,13 @@ from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UserError
 from nightshift.runtime.lineage import code_version
+from nightshift.storage import locks, once, stores
 from nightshift.tasks.base.training import TrainingSetup
 
 if TYPE_CHECKING:
     from components.training.core import TrainedModel
 
+PATIENCE = 3.0  # seconds: a process that was killed may still be ending
 LAUNCHED, LOCAL = "WORLD_SIZE", "LOCAL_RANK"  # what torchrun sets
 
 
@@ -30,17 +38,21 @@ def body(context: StepContext, trainjob: Callable[[TrainJobWork], TrainJob] = he
     config, uri = context.config, context.args.model
     if config.task.trainer.nodes > 1 and LAUNCHED not in os.environ:
         return _elsewhere(context, trainjob(_work(context)))
+    networks = tasks.find(config.task.kind).training.networks(config.task)
+    if networks:
+        _start_processes(config.task.trainer)
     from nightshift.models.neural import devices, processes
 
     with processes.join_processes(devices.torch_device(context.device)):
         if step.is_first():
             folder = _checkpoints(context, code_version())
             _check_writable(uri, folder)
-            measured = _save(uri, _train(context, folder, config), config)
-            storage.remove_folder(folder)
+            with _hold(folder):
+                measured = _save(uri, _train(context, folder, config), config)
+                storage.remove_folder(folder)
             return measured
         step.log.setLevel(logging.WARNING)
-        if networks := tasks.find(config.task.kind).training.networks(config.task):
+        if networks:
             task = config.task.model_copy(update={"candidates": networks})
             try:
                 folder = _checkpoints(context, code_version())
@@ -65,12 +77,59 @@ def _check_writable(*folders: str) -> None:
             storage.remove_folder(folder)
 
 
+@contextmanager
+def _hold(folder: str) -> Iterator[None]:
+    """Keep a training's checkpoints to this process; in an object store nothing keeps others away.
+
+    Raises:
+        UserError: when another process has them.
+    """
+    fs, path = stores.open_store(folder)
+    if not stores.is_local(fs):
+        yield
+        return
+    file = Path(path, "lock")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with locks.hold(file, seconds=PATIENCE):
+            yield
+            file.unlink(missing_ok=True)
+    except BlockingIOError:
+        raise UserError(
+            f"another process runs the same training, with checkpoints in {folder}; wait until it has ended, "
+            "or give this one a state.checkpoints of its own"
+        ) from None
+
+
 def _work(context: StepContext) -> TrainJobWork:
     """Return this step as the work of several machines."""
     names = [field.name for field in component.training.flags]
     flags = [word for name in names for word in (f"--{name}", getattr(context.args, name))]
     variables = {MACHINE: os.environ[MACHINE]} if MACHINE in os.environ else {}
-    return TrainJobWork(tuple(flags), context.config.task.trainer.nodes, variables)
+    trainer = context.config.task.trainer
+    return TrainJobWork(tuple(flags), trainer.nodes, variables, trainer.processes)
+
+
+def _start_processes(trainer: Trainer) -> None:
+    """Become the launcher of the processes that the config names, or say that it names a layout without them."""
+    if os.environ.get(LAUNCHED, "1") != "1":
+        return
+    if trainer.processes and LAUNCHED not in os.environ:
+        _become_launcher(trainer.processes)
+    if layout := trainer.describe_layout():
+        step.log.warning(
+            "task.trainer is {%s}, and this one process ignores it; write task.trainer.processes: "
+            "docs/guides/training.md#several-processes",
+            layout,
+        )
+
+
+def _become_launcher(processes: int) -> NoReturn:
+    """Go on as the launcher of so many processes, which run this step together; the first one reports it."""
+    step.log.info("%d processes train together", processes)
+    signal.setitimer(signal.ITIMER_REAL, 0)  # the budget's: each of them keeps to it
+    arguments = [*LAUNCHER, "--standalone", "--nproc-per-node", str(processes), *STEP, *sys.argv[1:]]
+    os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606 no shell is wanted
 
 
 def _elsewhere(context: StepContext, trainjob: TrainJob) -> dict[str, float | None]:
@@ -89,7 +148,8 @@ def _elsewhere(context: StepContext, trainjob: TrainJob) -> dict[str, float | No
 def _train(context: StepContext, checkpoints: str, config: Config) -> "TrainedModel":
     from components.training import core
 
-    setup = TrainingSetup(config, context.plan, context.features, context.device, checkpoints)
+    features = replace(context.features, shared=os.environ.get(once.FOLDER, ""))
+    setup = TrainingSetup(config, context.plan, features, context.device, checkpoints)
     return core.train(setup, tasks.find(config.task.kind).training.read_rows(setup), code_version())
 
 

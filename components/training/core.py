@@ -27,11 +27,12 @@ log = logging.getLogger("nightshift")
 
 @dataclass(frozen=True)
 class FittedCandidate:
-    """A fitted candidate: its ONNX graph, the seconds its fit took, the course of its loss, its choices and files."""
+    """A fitted candidate: its ONNX graph, the seconds its fit took, the course of its losses, its choices and files."""
 
     graph: bytes
     seconds: float
     losses: Points = field(default_factory=list)
+    validation_losses: Points = field(default_factory=list)
     choices: Mapping[str, float] = field(default_factory=dict)
     save_files: Callable[[], Iterable[tuple[str, bytes]]] = tuple
 
@@ -111,12 +112,13 @@ def train(setup: TrainingSetup[Any], rows: TrainingRows[Any], code: str) -> Trai
     log.info("%s", reason)
     graphs = {name: candidate.graph for name, candidate in fits.candidates.items()}
     files = chain(sample.files.items(), fits.candidates[selected].save_files())
-    reference, days = rows.reference(sample, graphs[selected])
+    decision = validation.measured[selected].decision
+    reference, days = rows.reference(sample, graphs[selected], decision)
     package = ModelPackage(
         files=[File.describe(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()],
         signature=sample.signature,
         preprocessing=sample.preprocessing,
-        decision=validation.measured[selected].decision,
+        decision=decision,
         selected=selected,
         candidates={name: _entry(config, name, fit, usable[name]) for name, fit in fits.candidates.items()},
         dropped=validation.dropped | fits.dropped,
@@ -165,7 +167,8 @@ def fit_all(sample: Sample, names: Iterable[str]) -> Fits:
         fitted = sample.fit(name)
         seconds = round(time.perf_counter() - started, 3)
         log.info("%s: fitted in %.1f s", name, seconds)
-        candidate = FittedCandidate(fitted.graph, seconds, fitted.losses, fitted.choices, fitted.save_files)
+        losses = fitted.losses, fitted.validation_losses
+        candidate = FittedCandidate(fitted.graph, seconds, *losses, fitted.choices, fitted.save_files)
         keep_or_drop(fits, name, candidate, sample.export_error(fitted), sample.tolerance)
     return fits.usable()
 
@@ -203,5 +206,6 @@ def _entry(config: Config, name: str, fit: FittedCandidate, metrics: Mapping[str
         validation={**metrics},
         seconds=fit.seconds,
         losses=fit.losses,
+        validation_losses=fit.validation_losses,
         **candidate.details,
     )

@@ -1,6 +1,7 @@
 """What training shows on the page of its run: the candidates and the choice."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from nightshift.contracts.package import ModelPackage, PackagedCandidate
 from nightshift.contracts.section import Axis, Block, Chart, Notice, Row, Section, Series, TableBlock, TableColumn, Text
@@ -48,18 +49,24 @@ def _candidates(package: ModelPackage, metrics: Sequence[Metric]) -> TableBlock:
 
 
 def _losses(package: ModelPackage) -> Chart:
-    """Chart the loss of each network over its training; the selected one's is drawn in full."""
-    losses_by_name = {name: entry.losses for name, entry in package.candidates.items() if entry.losses}
-    points = [point for losses in losses_by_name.values() for point in losses]
+    """Chart the losses of each network over its training; the selected one's training loss is drawn in full."""
+    series = [one for name, entry in package.candidates.items() for one in _courses(name, entry, package.selected)]
+    points = [point for one in series for point in one.points]
+    has_validation = any(entry.validation_losses for entry in package.candidates.values())
     return Chart(
-        title="Training loss",
+        title="Training and validation loss" if has_validation else "Training loss",
         x=Axis.from_zero("steps", [step for step, _ in points]),
         y=Axis.from_zero("mean loss", [loss for _, loss in points]),
-        series=[
-            Series(name=name, style="line" if name == package.selected else "reference", points=losses)
-            for name, losses in losses_by_name.items()
-        ],
+        series=series,
     )
+
+
+def _courses(name: str, entry: PackagedCandidate, selected: str) -> list[Series]:
+    """Return the course of a network's training loss, and of its validation loss where rows were held out."""
+    style: Literal["line", "reference"] = "line" if name == selected else "reference"
+    training = Series(name=name, style=style, points=entry.losses)
+    validation = Series(name=f"{name}, validation", style="reference", points=entry.validation_losses)
+    return [one for one in (training, validation) if one.points]
 
 
 def _row(name: str, entry: PackagedCandidate, metrics: Sequence[Metric], is_selected: bool) -> Row:

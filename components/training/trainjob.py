@@ -31,7 +31,8 @@ RUNTIME = "nightshift"
 MADE_OF = "nightshift/made-of"  # annotation: hash of what the TrainJob does
 # labels of its pods, as JobSet and Kubernetes' Job set them, and what the Trainer calls the container
 JOBSET, INDEX, CONTAINER = "jobset.sigs.k8s.io/jobset-name", "batch.kubernetes.io/job-completion-index", "node"
-LAUNCHER = ("python", "-m", "nightshift.models.neural", "--max-restarts", "3", "-m", "components.training")
+LAUNCHER = ("-m", "nightshift.models.neural", "--max-restarts", "3")  # of the processes of a machine
+STEP = ("-m", "components.training")
 INSIDE = "KUBERNETES_SERVICE_HOST"  # what every pod has in its environment
 NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")  # RFC 3339
@@ -52,11 +53,13 @@ class TrainJobWork:
         flags: of the training step.
         nodes: machines that do it together.
         environment: variables of their processes.
+        processes: on each machine; None: one for each of its GPUs.
     """
 
     flags: tuple[str, ...]
     nodes: int
     environment: Mapping[str, str] = field(default_factory=dict)
+    processes: int | None = None
 
     @cached_property
     def sha256(self) -> str:
@@ -72,6 +75,8 @@ class TrainJobWork:
     def body(self) -> Object:
         """The TrainJob."""
         variables = [{"name": name, "value": value} for name, value in self.environment.items()]
+        processes = {"numProcPerNode": self.processes} if self.processes else {}
+        command = ["python", *LAUNCHER, *STEP, *self.flags]
         return {
             "apiVersion": f"{GROUP}/{TRAINJOBS['version']}",
             "kind": "TrainJob",
@@ -82,7 +87,7 @@ class TrainJobWork:
             },
             "spec": {
                 "runtimeRef": {"apiGroup": GROUP, "kind": "TrainingRuntime", "name": RUNTIME},
-                "trainer": {"numNodes": self.nodes, "command": [*LAUNCHER, *self.flags], "env": variables},
+                "trainer": {"numNodes": self.nodes, **processes, "command": command, "env": variables},
             },
         }
 

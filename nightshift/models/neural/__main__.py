@@ -22,6 +22,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from nightshift.models.neural import preemption
 from nightshift.runtime.errors import UserError
 from nightshift.runtime.step import PREEMPTED, USER_ERROR
+from nightshift.storage import once
 
 STARTUP_SECONDS = 1800  # a machine may have to be made first, and the others wait for it
 
@@ -30,7 +31,7 @@ def main(arguments: list[str]) -> int:
     """Run torchrun with its own flags; return the exit code."""
     with tempfile.TemporaryDirectory() as folder:
         saved = Path(folder) / "saved"
-        os.environ[preemption.SAVED] = str(saved)
+        os.environ |= {preemption.SAVED: str(saved), once.FOLDER: folder}
         try:
             preemption.watch()
             # not as a flag, which PyTorch 2.10 on GPUs does not know

@@ -1,5 +1,6 @@
 """Blocks of a network that see more than what the block before them gives."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -16,9 +17,12 @@ class ConditionedBlocks(nn.Sequential):
     A part of them, such as a stage of a pipeline, is of the same class, and is given the rows besides.
 
     Attributes:
+        tied: pairs of names of parameters that are one. Blocks share no tensor, so they are two that begin alike, and
+            the trainer gives both the sum of their gradients (as Megatron-LM does; Narayanan et al., 2021).
         sharing: the processes that share the tokens of each row; None: each has whole rows.
     """
 
+    tied: Sequence[tuple[str, str]] = ()
     sharing: "DeviceMesh | None" = None
 
     def condition(self, rows: Tensor) -> Any:

@@ -24,9 +24,11 @@ from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 
 from nightshift import storage
 from nightshift.models.neural import preemption
+from nightshift.models.neural.losses import DivergedError
 from nightshift.models.neural.preemption import PreemptionNotice
 from nightshift.models.neural.processes import PATIENCE
-from nightshift.models.neural.trainer import NetworkTraining
+from nightshift.models.neural.replica import Values
+from nightshift.models.neural.trainer import COMPRESSION, NetworkTraining
 from nightshift.runtime.errors import UserError
 
 log = logging.getLogger("nightshift")
@@ -73,10 +75,9 @@ class Checkpoints:
         newest = self._processes.first(self._newest() if self._processes.is_first else 0)
         if not newest:
             return
-        state = training.state()
         folder = self._folder(newest)
         reader = CheckpointReader(folder)
-        reader.read_metadata()  # what it refuses would be a traceback below
+        state = select_saved(training.state(), reader.read_metadata(), folder)  # what it refuses would be a traceback
         dcp.load(state, storage_reader=reader, **self._processes.options)  # type: ignore[attr-defined]
         training.load(state, storage.read_json(storage.join(folder, FILE))["notes"])
         log.info("resuming after step %d, from %s", newest, folder)
@@ -112,20 +113,31 @@ class Checkpoints:
             raise preemption.report_saved(f"step {training.done} of {training.steps} is saved in {folder}")
 
     def save(self, training: NetworkTraining) -> None:
-        """Begin to write a checkpoint; the training may go on meanwhile."""
+        """Begin to write a checkpoint; the training may go on meanwhile.
+
+        Raises:
+            DivergedError: when losses or weights are not finite, of which nothing is written.
+        """
         self._publish()
+        notes = training.notes()
+        if self._processes.agree_any(not training.replica.is_finite()):
+            raise DivergedError(f"the weights after step {training.done:,} are not finite")
         folder = self._folder(training.done)
         writer = FsspecWriter(folder, sync_files="://" not in folder)
         # the writer copies all tensors to the host before this returns, so that later steps do not touch them
         future = dcp.async_save(training.state(), storage_writer=writer, **self._processes.options)  # type: ignore[attr-defined]
         assert isinstance(future, Future)
-        self._pending = future, training.notes()
+        self._pending = future, notes
         self._saved = time.monotonic()
 
     def finish(self) -> None:
         """Wait until what has begun is written."""
         self._publish()
         self._processes.first(0)
+
+    def newest(self) -> str:
+        """Return the folder of the newest complete checkpoint; empty without any."""
+        return self._folder(self.complete()[-1]) if self.complete() else ""
 
     def complete(self) -> list[int]:
         """Return the steps after which there is a complete checkpoint."""
@@ -144,11 +156,11 @@ class Checkpoints:
         if not self._pending:
             return
         future, notes = self._pending
-        future.result()
+        folder = self._folder(notes["step"])
         self._pending = None
+        wait(future, folder)
         if not self._processes.is_first:
             return
-        folder = self._folder(notes["step"])
         hashes = {"metadata": _hash(folder, METADATA_FILE), "notes": storage.fingerprint(notes)}
         storage.write_json(storage.join(folder, FILE), {"notes": notes, "sha256": hashes})
         keep = {f"step-{number:012d}" for number in self.complete()[-KEPT:]}
@@ -157,6 +169,22 @@ class Checkpoints:
 
     def _folder(self, step: int) -> str:
         return storage.join(self.root, f"step-{step:012d}")
+
+
+def wait(future: Future[Any], folder: str) -> None:
+    """Wait until a checkpoint is written.
+
+    Raises:
+        UserError: when it cannot be, on a full disk, say.
+        UnavailableError: when an object store fails.
+    """
+    try:
+        future.result()
+    except dcp.CheckpointException as failed:  # type: ignore[attr-defined]
+        error, _ = next(iter(failed.failures.values()))
+        if isinstance(error, OSError):
+            raise storage.stores.translate(error, folder, storage.stores.open_store(folder)[0]) from None
+        raise
 
 
 class Alone:
@@ -168,6 +196,10 @@ class Alone:
     def agree(self, wish: int) -> int:
         """Return the action that all ranks agree on."""
         return wish
+
+    def agree_any(self, value: bool) -> bool:
+        """Return whether it is so in any process."""
+        return value
 
     def first(self, value: int) -> int:
         """Return the first process's value."""
@@ -195,6 +227,12 @@ class Together:
         self._vote = dist.all_reduce(wishes, dist.ReduceOp.MAX, group=self._group, async_op=True), wishes
         return decided
 
+    def agree_any(self, value: bool) -> bool:
+        """Return whether it is so in any process; all processes wait for it."""
+        shared = torch.tensor(int(value))
+        dist.all_reduce(shared, dist.ReduceOp.MAX, group=self._group)
+        return bool(shared)
+
     def first(self, value: int) -> int:
         """Return the first process's value; all processes wait for it."""
         if self._vote:
@@ -221,6 +259,31 @@ class CheckpointReader(FsspecReader):
             metadata.storage_meta = StorageMeta()
         metadata.storage_meta.load_id = self.load_id
         return metadata
+
+
+def select_saved(state: Values, metadata: Metadata, folder: str) -> Values:
+    """Return a state without the memory of a compression that a checkpoint does not have: other processes saved it.
+
+    Raises:
+        UserError: when the checkpoint is another network's.
+    """
+    saved = metadata.state_dict_metadata
+    missing = {name for name in state.keys() - saved.keys() if name.startswith(COMPRESSION)}
+    if missing:
+        log.info("another number of processes saved the checkpoint: PowerSGD starts with an empty error")
+    selected = {name: value for name, value in state.items() if name not in missing}
+    for name, value in selected.items():
+        size = getattr(saved.get(name), "size", "missing")
+        if size != value.size():
+            raise UserError(
+                f"{folder} is of another network: its {name} is {_show(size)}, and here {_show(value.size())}; "
+                "remove the folder, or give this training checkpoints of its own"
+            )
+    return selected
+
+
+def _show(size: torch.Size | str) -> str:
+    return size if isinstance(size, str) else f"({', '.join(map(str, size))})"
 
 
 def find_damage(folder: str) -> str:

@@ -3,16 +3,16 @@
     torchrun --standalone --nproc-per-node 2 -m nightshift.models.neural.collectives --device cpu
 
 On several nodes it takes torchrun's flags; on one machine `nightshift perf collectives` is shorter. gloo on the CPU,
-NCCL on GPUs. A size S is that of the whole buffer of a process, t the time of a call. The algorithm's bandwidth is
-S / t; the bus's counts what a process has to send at least, so it can be held against the link's, whatever the number
-of processes
+NCCL on GPUs. The table has nccl-tests' columns, and theirs beside with `--beside`. A size S is that of the whole buffer
+of a process, t the time of a call. The algorithm's bandwidth is S / t; the bus's counts what a process has to send at
+least, so it can be held against the link's, whatever the number of processes
 (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
 """
 
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +20,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from nightshift.contracts.listings import CollectivePoint, CollectiveReport
-from nightshift.models.neural import devices, processes
+from nightshift.models.neural import devices, nccl_tests, processes
+from nightshift.models.neural.nccl_tests import CollectiveTiming, Key
 from nightshift.runtime import step
 from nightshift.runtime.errors import UnavailableError, UserError
 
@@ -49,70 +50,73 @@ def scale_by_peers(share: float) -> Callable[[int], float]:
     return lambda count: share * (count - 1) / count
 
 
-# name -> what a process has to send of its buffer, by the number of processes, and the call
-COLLECTIVES: dict[str, tuple[Callable[[int], float], Callable[[Buffers], object]]] = {
-    "all-reduce": (scale_by_peers(2), lambda buffers: dist.all_reduce(buffers.whole)),
-    "all-gather": (scale_by_peers(1), lambda buffers: all_gather(buffers.whole, buffers.part)),
-    "reduce-scatter": (scale_by_peers(1), lambda buffers: reduce_scatter(buffers.part, buffers.whole)),
-    "all-to-all": (scale_by_peers(1), lambda buffers: dist.all_to_all_single(buffers.other, buffers.whole)),
-}
+def send_on(buffers: Buffers) -> None:
+    """Send a buffer to the next process, and receive that of the one before."""
+    rank, count = dist.get_rank(), dist.get_world_size()
+    sending = dist.P2POp(dist.isend, buffers.whole, (rank + 1) % count)
+    receiving = dist.P2POp(dist.irecv, buffers.other, (rank - 1) % count)
+    for work in dist.batch_isend_irecv([sending, receiving]):
+        work.wait()
 
 
 @dataclass(frozen=True)
-class CollectiveTiming:
-    """A collective of one size.
+class CollectiveOperation:
+    """What processes do together.
 
     Attributes:
+        share: what a process has to send of its buffer, by the number of processes.
+        call: does it.
+        is_whole: whether a call counts the elements of the whole buffer, else those of a process's part.
+    """
+
+    share: Callable[[int], float]
+    call: Callable[[Buffers], object]
+    is_whole: bool = False
+
+
+COLLECTIVES = {
+    "all-reduce": CollectiveOperation(scale_by_peers(2), lambda buffers: dist.all_reduce(buffers.whole), is_whole=True),
+    "all-gather": CollectiveOperation(scale_by_peers(1), lambda buffers: all_gather(buffers.whole, buffers.part)),
+    "reduce-scatter": CollectiveOperation(
+        scale_by_peers(1), lambda buffers: reduce_scatter(buffers.part, buffers.whole)
+    ),
+    "all-to-all": CollectiveOperation(
+        scale_by_peers(1), lambda buffers: dist.all_to_all_single(buffers.other, buffers.whole)
+    ),
+    "send-receive": CollectiveOperation(lambda _: 1.0, send_on, is_whole=True),
+}
+
+
+def describe_timing(name: str, size: int, seconds: float, count: int) -> CollectiveTiming:
+    """Return the bandwidths of a collective.
+
+    Args:
         name: of the collective.
         size: of the whole buffer, bytes.
         seconds: of a call, in the mean of all processes.
-        processes: how many.
+        count: how many processes.
     """
-
-    name: str
-    size: int
-    seconds: float
-    processes: int
-
-    @property
-    def algorithm(self) -> float:
-        """The algorithm's bandwidth, bytes/s."""
-        return self.size / self.seconds
-
-    @property
-    def bus(self) -> float:
-        """The bus bandwidth, bytes/s."""
-        return self.algorithm * COLLECTIVES[self.name][0](self.processes)
-
-    @property
-    def point(self) -> CollectivePoint:
-        """The timing in a JSON document."""
-        return CollectivePoint(
-            collective=self.name,
-            size_bytes=self.size,
-            seconds=self.seconds,
-            algorithm_bytes_per_second=self.algorithm,
-            bus_bytes_per_second=self.bus,
-        )
-
-    def __str__(self) -> str:
-        bandwidths = f"{self.algorithm / 1e9:>14.3f}{self.bus / 1e9:>14.3f}"
-        return f"{self.name:16}{self.size:>14,}{1e6 * self.seconds:>14,.1f}{bandwidths}"
-
-
-HEADER = f"{'collective':16}{'bytes':>14}{'us':>14}{'alg. GB/s':>14}{'bus GB/s':>14}"
+    collective, elements, algorithm = COLLECTIVES[name], size // ITEM, size / seconds
+    return CollectiveTiming(
+        collective=name,
+        size=size,
+        count=elements if collective.is_whole else elements // count,
+        seconds=seconds,
+        algorithm=algorithm,
+        bus=algorithm * collective.share(count),
+    )
 
 
 def measure_collectives(sizes: list[int], device: torch.device) -> Iterator[CollectiveTiming]:
     """Measure every collective with every size, in bytes, rounded up to what the processes can share."""
     count = dist.get_world_size()
-    for name, (_, call) in COLLECTIVES.items():
+    for name, collective in COLLECTIVES.items():
         for size in sizes:
             items = -(-size // (ITEM * count)) * count
             # zeros stay what they are, however often they are added up
             whole, other = torch.zeros(items, device=device), torch.zeros(items, device=device)
             buffers = Buffers(whole, other, torch.zeros(items // count, device=device))
-            yield CollectiveTiming(name, items * ITEM, _seconds(call, buffers), count)
+            yield describe_timing(name, items * ITEM, _seconds(collective.call, buffers), count)
 
 
 def _seconds(call: Callable[[Buffers], object], buffers: Buffers) -> float:
@@ -178,37 +182,65 @@ def main() -> None:
         help="bus bandwidth in GB/s that the largest all-reduce has to reach (default: 0)",
     )
     parser.add_argument(
+        "--beside", help="file with the output of nccl-tests, whose figures are printed beside (default: none)"
+    )
+    parser.add_argument(
         "--json", action="store_true", help="print a JSON document, see docs/schemas/collective_report.json"
     )
     args = parser.parse_args()
     try:
         device = devices.torch_device(args.device)
+        reference = nccl_tests.read_log(args.beside) if args.beside else {}
         with processes.join_processes(device):
-            points = _print(args.sizes, device, args.json)
+            report = _report(args, device, reference)
         if step.is_first():
-            check_bandwidth(points, args.at_least)
+            check_bandwidth(report.points, args.at_least)
     except (UserError, UnavailableError) as error:
         print(f"collectives: {error}", file=sys.stderr)
         sys.exit(step.USER_ERROR if isinstance(error, UserError) else 1)
 
 
-def _print(sizes: list[int], device: torch.device, as_json: bool) -> list[CollectivePoint]:
+def _report(
+    args: argparse.Namespace, device: torch.device, reference: Mapping[Key, CollectiveTiming]
+) -> CollectiveReport:
+    """Measure, and print in the first process."""
     if not dist.is_initialized():
         raise UserError("one process exchanges nothing; start two or more, as `nightshift perf collectives` does")
-    if min(sizes) < 1:
-        raise UserError(f"--sizes are {sizes}; give bytes above 0")
+    if min(args.sizes) < 1:
+        raise UserError(f"--sizes are {args.sizes}; give bytes above 0")
     backend, count = "NCCL" if device.type == "cuda" else "gloo", dist.get_world_size()
-    is_table = step.is_first() and not as_json
-    if is_table:
-        print(f"{count} processes, {backend}\n{HEADER}", flush=True)
-    points = []
-    for timing in measure_collectives(sizes, device):
-        points.append(timing.point)
-        if is_table:
-            print(timing, flush=True)
-    if step.is_first() and as_json:
-        print(CollectiveReport(backend=backend, processes=count, points=points).model_dump_json(indent=2), flush=True)
-    return points
+    report = CollectiveReport(backend=backend, processes=count, points=[])
+    _say("" if args.json else f"# {count} processes, {backend}")
+    for timing in measure_collectives(args.sizes, device):
+        if not args.json:
+            _say_row(timing, report, reference)
+        report.points.append(_point(timing, reference.get((timing.collective, timing.size))))
+    _say(report.model_dump_json(indent=2) if args.json else "")
+    return report
+
+
+def _say_row(timing: CollectiveTiming, report: CollectiveReport, reference: Mapping[Key, CollectiveTiming]) -> None:
+    if not report.points or report.points[-1].collective != timing.collective:
+        _say(nccl_tests.header(timing.collective, bool(reference)))
+    _say(nccl_tests.row(timing, reference))
+
+
+def _say(text: str) -> None:
+    if text and step.is_first():
+        print(text, flush=True)
+
+
+def _point(timing: CollectiveTiming, theirs: CollectiveTiming | None) -> CollectivePoint:
+    return CollectivePoint(
+        collective=timing.collective,
+        size_bytes=timing.size,
+        count=timing.count,
+        seconds=timing.seconds,
+        algorithm_bytes_per_second=timing.algorithm,
+        bus_bytes_per_second=timing.bus,
+        reference_seconds=theirs.seconds if theirs else None,
+        reference_bus_bytes_per_second=theirs.bus if theirs else None,
+    )
 
 
 if __name__ == "__main__":

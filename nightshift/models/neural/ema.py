@@ -3,6 +3,9 @@
 Polyak & Juditsky, Acceleration of Stochastic Approximation by Averaging, 1992.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from nightshift.models.neural.replica import Values
 
 
@@ -28,7 +31,21 @@ class Average:
         for name, value in self.values.items():
             value.lerp_(self._newest[name], 1 - decay)
 
+    @contextmanager
+    def use_average(self) -> Iterator[None]:
+        """Have the network the average for a while."""
+        self._swap()
+        yield
+        self._swap()
+
     def take(self) -> None:
         """Have the network take the average."""
         for name, value in self.values.items():
             self._newest[name].copy_(value)
+
+    def _swap(self) -> None:
+        for name, value in self.values.items():
+            newest = self._newest[name]
+            before = newest.clone()
+            newest.copy_(value)
+            value.copy_(before)

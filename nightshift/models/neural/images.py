@@ -9,9 +9,10 @@ from scipy.special import betaincinv
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from nightshift.models.neural.data import Batch
+from nightshift.models.neural.data import Samples
 
 QUANTILES = 4096
+PAIR = 2  # images that are mixed with each other
 
 
 @dataclass(frozen=True)
@@ -49,22 +50,25 @@ def augment(how: Augmentation, images: Tensor, noise: Tensor) -> Tensor:
     return images[image_index, rows[:, :, None], columns[:, None, :]]
 
 
-def mix(batch: Batch, shares: Tensor, classes: int) -> Batch:
-    """Mix each image of a batch with another one, and the labels alike.
+def mix(samples: Samples, shares: Tensor, classes: int) -> Samples:
+    """Mix each image of a batch with its neighbor, `PAIR` by `PAIR`, and the labels alike; an odd one stays as it is.
 
     Zhang, Cisse, Dauphin & Lopez-Paz, mixup: Beyond Empirical Risk Minimization, 2018; with a share for each image.
 
     Args:
-        batch: images, uint8 (b, height, width, channels), and the numbers of their classes, int64 (b,).
+        samples: images, uint8 (b, height, width, channels), and the numbers of their classes, int64 (b,), or which
+            classes each has, float32 (b, classes).
         shares: what an image keeps of itself, (b,), see `beta`.
         classes: how many there are.
 
     Returns:
         images, uint8, and how much of each class is in them, float32 (b, classes).
     """
-    images, labels = batch[0].float(), one_hot(batch[1], classes).float()
-    blended = torch.lerp(images.flip(0), images, shares[:, None, None, None]).round()
-    return blended.to(torch.uint8), torch.lerp(labels.flip(0), labels, shares[:, None])
+    images, known = samples[0].float(), samples[1]
+    labels = known if known.dim() == 2 else one_hot(known, classes).float()
+    neighbors = (torch.arange(len(images), device=images.device) ^ 1).clamp(max=len(images) - 1)
+    blended = torch.lerp(images[neighbors], images, shares[:, None, None, None]).round()
+    return blended.to(torch.uint8), torch.lerp(labels[neighbors], labels, shares[:, None])
 
 
 def beta(noise: Tensor, alpha: float) -> Tensor:

@@ -10,7 +10,7 @@ from nightshift.models.neural.pipeline import PipelineReplica
 from nightshift.models.recipes import Recipe
 from nightshift.runtime.errors import UserError
 
-AXES = ("pipeline", "replicate", "rows", "context", "tensor")
+AXES = ("pipeline", "replicate", "shard", "tensor")
 
 
 def parallelize(recipe: Recipe, trainer: Trainer, device: torch.device) -> ParallelReplica:
@@ -25,9 +25,7 @@ def parallelize(recipe: Recipe, trainer: Trainer, device: torch.device) -> Paral
 
 
 def build_mesh(fit: Fit, trainer: Trainer, device: torch.device, processes: int) -> DeviceMesh:
-    """Return the mesh of processes along `AXES`: those along `rows` and `context` together are `shard`.
-
-    In ZeRO all processes are along `shard`.
+    """Return the mesh of processes along `AXES`; in ZeRO all processes are along `shard`.
 
     Raises:
         UserError: when the processes cannot share the network as the config says.
@@ -35,10 +33,7 @@ def build_mesh(fit: Fit, trainer: Trainer, device: torch.device, processes: int)
     check_layout(fit, trainer, processes)
     shard = processes if trainer.zero else trainer.shard
     replicas = processes // (trainer.pipeline * shard * trainer.tensor)
-    shape = (trainer.pipeline, replicas, shard // trainer.context, trainer.context, trainer.tensor)
-    mesh = init_device_mesh(device.type, shape, mesh_dim_names=AXES)
-    mesh["rows", "context"]._flatten("shard")  # noqa: SLF001  # torchtitan's way too; nothing public does it
-    return mesh
+    return init_device_mesh(device.type, (trainer.pipeline, replicas, shard, trainer.tensor), mesh_dim_names=AXES)
 
 
 def check_layout(fit: Fit, trainer: Trainer, processes: int) -> None:
@@ -47,11 +42,14 @@ def check_layout(fit: Fit, trainer: Trainer, processes: int) -> None:
     Raises:
         UserError: with the fields that contradict each other.
     """
-    together = trainer.shard * trainer.tensor * trainer.pipeline
+    together = trainer.sharing
     layout = f"task.trainer: shard {trainer.shard} x tensor {trainer.tensor} x pipeline {trainer.pipeline}"
     if fit.compile is Compile.CUDA_GRAPHS and processes > 1:
         # FSDP gathers parameters at other addresses each time, and beside DDP they fail (pytorch/pytorch#113809)
         raise UserError(f"compile is cuda-graphs, which {processes} processes cannot have; write compile: default")
+    if trainer.compression is Compression.POWER_SGD and fit.precision is Precision.FP16:
+        # an error that has overflowed once would be added to every later gradient
+        raise UserError("task.trainer.compression: powersgd keeps gradients that fp16 overflows; write precision: bf16")
     if processes % together:
         raise UserError(f"{layout} is {together}, which does not divide {processes} processes; start a multiple of it")
     if trainer.zero and together > 1:

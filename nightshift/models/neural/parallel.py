@@ -9,8 +9,6 @@ from contextlib import AbstractContextManager, ExitStack
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_sgd
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
@@ -19,8 +17,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from nightshift.config.neural import Compression, Trainer
 from nightshift.models.neural.blocks import ConditionedBlocks
+from nightshift.models.neural.compression import PowerSGD, as_bf16, as_power_sgd
+from nightshift.models.neural.data import BatchShare
+from nightshift.models.neural.epochs import RowShare
 from nightshift.models.neural.hangs import HangWatch
-from nightshift.models.neural.replica import Replica
+from nightshift.models.neural.replica import Replica, Values, are_finite
 from nightshift.models.recipes import Recipe
 from nightshift.runtime.errors import UserError
 
@@ -28,10 +29,18 @@ from nightshift.runtime.errors import UserError
 class ParallelReplica(Replica):
     """A network whose rows, parameters or layers are shared, in one stage."""
 
+    _power_sgd: PowerSGD | None = None
+
     def __init__(self, recipe: Recipe, trainer: Trainer, device: torch.device, mesh: DeviceMesh) -> None:
         self.mesh, self.trainer = mesh, trainer
-        self.processes = mesh["replicate"].size() * mesh["rows"].size()
-        self.index = mesh["replicate"].get_local_rank() * mesh["rows"].size() + mesh["rows"].get_local_rank()
+        replicas, rows = mesh["replicate"], mesh["shard"]  # along the other axes, processes have the same rows
+        if trainer.context > 1:
+            sizes = rows.size() // trainer.context, trainer.context
+            # torchtitan's way too; nothing public does it
+            split = mesh._unflatten("shard", sizes, ("rows", "context"))  # noqa: SLF001
+            rows, self._context = split["rows"], split["context"]
+        index = replicas.get_local_rank() * rows.size() + rows.get_local_rank()
+        self.share = RowShare(index, replicas.size() * rows.size())
         super().__init__(recipe, device)
         if trainer.context > 1:
             self._share_rows(self.model)
@@ -41,11 +50,14 @@ class ParallelReplica(Replica):
         self._split(self.model)
         if self.mesh["replicate"].size() == self.mesh.size():
             self.module = replicate(self.model, self.mesh["replicate"], self.trainer)
+            if self.trainer.compression is Compression.POWER_SGD:
+                self._power_sgd = PowerSGD(self.model, self.mesh["replicate"].get_group())
+                self.module.register_comm_hook(self._power_sgd, as_power_sgd)
 
     def _share_rows(self, model: nn.Sequential) -> None:
         if not isinstance(model, ConditionedBlocks):
             raise UserError("task.trainer.context: only rows of documents are shared; write context: 1")
-        model.sharing = self.mesh["context"]
+        model.sharing = self._context
 
     def _mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return what this process adds to the mean loss of rows, times the processes that share them."""
@@ -68,6 +80,19 @@ class ParallelReplica(Replica):
             for module in (*part, part):
                 fully_shard(module, mesh=rows, reshard_after_forward=self.trainer.zero != 2)
 
+    def measure(self, batch: BatchShare) -> Tensor:
+        """Return the loss of a batch; see `Replica.measure`."""
+        loss = super().measure(batch)
+        self._reshard()
+        return loss
+
+    def _reshard(self) -> None:
+        """Free the parameters that were gathered, which else stay until a backward pass."""
+        for part in self.parts:
+            for module in part.modules():
+                if isinstance(module, FSDPModule):
+                    module.reshard()
+
     def no_sync(self) -> AbstractContextManager[object]:
         """Keep gradients in this process."""
         if isinstance(self.module, DistributedDataParallel):
@@ -82,17 +107,26 @@ class ParallelReplica(Replica):
         """Watch for other processes that stop."""
         return HangWatch(self.trainer.hang_seconds)
 
-    def clip(self, limit: float) -> None:
-        """Scale the gradients of all processes down to one norm."""
-        parameters = [parameter for part in self.parts for parameter in part.parameters()]
-        norm = local(
-            nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
-        )
+    def is_finite(self) -> bool:
+        """Return whether all parameters that lie in this process are finite."""
+        return are_finite(shard(value) for value in self.parameters().values())
+
+    def compression(self) -> Values:
+        """Return what the compression of gradients remembers in this process; what is written into it counts."""
+        return self._power_sgd.memory() if self._power_sgd else {}
+
+    def resume(self, done: int) -> None:
+        """Go on after so many steps, with what was loaded."""
+        if self._power_sgd:
+            self._power_sgd.state.iter = done
+
+    def _measure_norm(self, gradients: list[Tensor]) -> Tensor:
+        norm = local(super()._measure_norm(gradients))
         if uses_pipeline(self.mesh):
             squared = norm**2
             dist.all_reduce(squared, group=self.mesh["pipeline"].get_group())
             norm = squared**0.5
-        nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+        return norm
 
     def whole(self) -> nn.Sequential:
         """Return the whole network, in every process, with the statistics of batches that this one has seen."""
@@ -119,19 +153,12 @@ def replicate(model: nn.Module, mesh: DeviceMesh, trainer: Trainer) -> Distribut
     module.broadcast_buffers = False  # no step needs the statistics of batches, and the first process's are written
     if trainer.compression is Compression.BF16:
         module.register_comm_hook(mesh.get_group(), as_bf16)
-    if trainer.compression is Compression.POWER_SGD:
-        module.register_comm_hook(
-            power_sgd.PowerSGDState(mesh.get_group(), start_powerSGD_iter=2), power_sgd.powerSGD_hook
-        )
     return module
 
 
-def as_bf16(
-    group: dist.ProcessGroup,
-    bucket: dist.GradBucket,  # type: ignore[name-defined]
-) -> torch.futures.Future[Tensor]:
-    """Average gradients as bf16; PyTorch takes its own hook by this name on GPUs only, though gloo can do it."""
-    return default_hooks.bf16_compress_hook(group, bucket)
+def shard(value: Tensor) -> Tensor:
+    """Return what of a tensor lies in this process."""
+    return value.to_local() if isinstance(value, DTensor) else value
 
 
 def local(value: Tensor) -> Tensor:

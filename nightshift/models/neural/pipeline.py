@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -15,12 +16,12 @@ from torch.distributed.pipelining.schedules import (
     ScheduleInterleaved1F1B,
     ScheduleInterleavedZeroBubble,
 )
-from torch.distributed.tensor import DTensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from nightshift.config.neural import PipelineSchedule
 from nightshift.models.neural.blocks import ConditionedBlocks
-from nightshift.models.neural.data import Batch
-from nightshift.models.neural.parallel import ParallelReplica
+from nightshift.models.neural.data import BatchShare
+from nightshift.models.neural.parallel import ParallelReplica, shard
 from nightshift.runtime.errors import UserError
 
 LOOPED = {
@@ -34,6 +35,7 @@ class PipelineReplica(ParallelReplica):
 
     def _distribute(self) -> None:
         processes, rank = self.mesh["pipeline"].size(), self.mesh["pipeline"].get_local_rank()
+        check_pieces(self.model)
         cut = stages(self.model, processes * (2 if self.trainer.schedule in LOOPED else 1))
         if self.fit.microbatches < processes:
             raise UserError(
@@ -55,31 +57,61 @@ class PipelineReplica(ParallelReplica):
             return LOOPED[self.trainer.schedule](own, self.fit.microbatches, **common)
         return Schedule1F1B(own[0], self.fit.microbatches, **common)
 
-    def backward(self, batch: Batch, scale: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ARG002
+    def backward(self, batch: BatchShare, scale: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ARG002
         """Add the gradients of a batch's mean loss; return the loss, which only the last stage knows."""
-        inputs, self._labels = batch
-        rows = len(self._labels)
-        start, end = (number * rows // self.processes for number in (self.index, self.index + 1))
-        self._share = self.processes / rows
+        loss = self._run(batch, partial(self._schedule.step, return_outputs=False))
+        self._average()
+        return loss
+
+    @torch.no_grad()
+    def measure(self, batch: BatchShare) -> Tensor:
+        """Return the loss of a batch, which only the last stage knows; see `Replica.measure`."""
+        self._set_training(False)
+        loss = self._run(batch, self._schedule.eval)
+        self._set_training(True)
+        self._reshard()
+        return loss
+
+    def _run(self, batch: BatchShare, run: Callable[..., Any]) -> Tensor:
+        """Send the pieces of a batch through the stages; return its loss, NaN but in the last stage."""
+        inputs, self._labels, size = batch
+        start, end = self.share.bounds(size)
+        self._weight = self.share.processes / size
         # the stages expect pieces of one size: rows beyond the own ones are there and count nothing
-        indices = torch.arange(start, start + self._padded_rows(), device=self.device)
-        indices, target = indices.clamp(max=rows - 1), torch.where(indices < end, indices, -1)
+        indices = torch.arange(self._padded_rows(), device=self.device)
+        indices, target = indices.clamp(max=len(inputs) - 1), torch.where(indices < end - start, indices, -1)
         losses: list[Tensor] = []
         options = {"target": target, "losses": losses} if self._is_last else {}
         if isinstance(self.model, ConditionedBlocks):
             options["rows"] = inputs[indices]
         with self.autocast:
-            self._schedule.step(*([inputs[indices]] if self._is_first else []), **options, return_outputs=False)
-        self._average()
+            run(*([inputs[indices]] if self._is_first else []), **options)
         return torch.stack(losses).sum().detach_() if losses else torch.tensor(float("nan"), device=self.device)
 
+    def tie(self) -> None:
+        """Give parameters that are one, in the first and the last stage, the sum of their gradients."""
+        parameters, group = self.parameters(), self.mesh["pipeline"].get_group()
+        for first, second in self._tied:
+            own = parameters.get(first, parameters.get(second))
+            if own is None or own.grad is None:
+                continue
+            gradient = shard(own.grad)
+            other, peer = torch.empty_like(gradient), group.size() - 1 if first in parameters else 0
+            swap = [
+                dist.P2POp(operation, value, group=group, group_peer=peer)
+                for operation, value in ((dist.isend, gradient), (dist.irecv, other))
+            ]
+            for work in dist.batch_isend_irecv(swap):
+                work.wait()
+            gradient += other
+
     def _loss(self, outputs: Tensor, indices: Tensor) -> Tensor:
-        """Return what a piece adds to the mean; `indices` (n,) are its rows in the batch, -1 for padding."""
+        """Return what a piece adds to the mean; `indices` (n,) are its rows in the share, -1 for padding."""
         own = indices >= 0
         if not own.any():
             return outputs.sum() * 0
-        labels = self._labels[indices[own].clamp(max=len(self._labels) - 1)]
-        loss: Tensor = self._mean_loss(outputs[own], labels) * (len(labels) * self._share)
+        labels = self._labels[indices[own]]
+        loss: Tensor = self._mean_loss(outputs[own], labels) * (len(labels) * self._weight)
         return loss
 
     def _average(self) -> None:
@@ -89,15 +121,28 @@ class PipelineReplica(ParallelReplica):
             return
         for part in self.parts:
             for parameter in part.parameters():
-                gradient = parameter.grad.to_local() if isinstance(parameter.grad, DTensor) else parameter.grad
-                assert gradient is not None
+                assert parameter.grad is not None
+                gradient = shard(parameter.grad)
                 dist.all_reduce(gradient, group=replicas.get_group())
                 gradient /= replicas.size()
 
     def _padded_rows(self) -> int:
         pieces = self.fit.microbatches
-        own = -(-self.fit.batch_size // self.processes)
+        own = -(-self.fit.batch_size // self.share.processes)
         return -(-own // pieces) * pieces
+
+
+def check_pieces(model: nn.Sequential) -> None:
+    """Refuse a network whose rows depend on each other: pieces hold padding, and shapes are found with random rows.
+
+    Raises:
+        UserError: when it normalizes over a batch.
+    """
+    if any(isinstance(module, _BatchNorm) for module in model.modules()):
+        raise UserError(
+            "task.trainer.pipeline: this network normalizes over the rows of a batch, whose statistics padded pieces "
+            "would spoil; write pipeline: 1, with shard or replicas instead"
+        )
 
 
 def stages(model: nn.Sequential, count: int) -> list[nn.Sequential]:

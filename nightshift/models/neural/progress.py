@@ -4,8 +4,6 @@ import logging
 import time
 from dataclasses import dataclass, field
 
-from torch import Tensor
-
 log = logging.getLogger("nightshift")
 
 SECONDS = 10.0  # between two lines
@@ -30,12 +28,12 @@ class TrainingProgress:
     seconds: float = SECONDS
     _since: float = field(default_factory=time.monotonic)
 
-    def advance(self, done: int, loss: Tensor) -> None:
-        """Write a line when it is time; only then is the loss fetched from the device."""
+    def advance(self, done: int, loss: float) -> None:
+        """Write a line when it is time."""
         if (now := time.monotonic()) - self._since < self.seconds:
             return
         speed = (done - self.done) / (now - self._since)
-        log.info("%s", self.line(done, loss.item(), speed))
+        log.info("%s", self.line(done, loss, speed))
         self.done, self._since = done, now
 
     def line(self, done: int, loss: float, speed: float) -> str:

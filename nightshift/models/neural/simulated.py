@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from nightshift.config.neural import Trainer
+from nightshift.config.section import MOST_EPOCHS
 from nightshift.models import recipes
 from nightshift.models.neural import devices, processes
 from nightshift.models.neural.data import TrainingDataset
@@ -23,7 +24,6 @@ from nightshift.runtime import step
 from nightshift.runtime.errors import UserError
 
 FIELD = "parameters"
-ENDLESS = 100_000  # epochs: the most that a config may have, which nobody waits for
 LENGTH = 300  # characters of a reason
 
 Request = Mapping[str, Any]
@@ -52,7 +52,7 @@ def training(request: Request, device: torch.device) -> Iterator[NetworkTraining
     Raises:
         UserError: when a parameter is refused, or the processes cannot share it so.
     """
-    parameters = {**request["parameters"], "epochs": ENDLESS}
+    parameters = {**request["parameters"], "epochs": MOST_EPOCHS}
     recipe = recipes.build(request["kind"], FIELD, request["shape"], parameters)
     with processes.join_processes(device), devices.reproducible(0, recipe.fit.threads):
         dataset = simulate_rows(recipe, request["rows"], device)

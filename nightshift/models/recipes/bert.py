@@ -4,20 +4,20 @@ Devlin et al., BERT, 2019. A text's embedding is the mean over its tokens (Reime
 a linear layer tells classes apart.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import annotated_types
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from nightshift.config.neural import LearningRate
 from nightshift.config.section import BatchSize, Epochs, Layers, Threads, Width, check_parameters
-from nightshift.models.neural.data import AugmentedDataset, gather_resident, keep_batch
-from nightshift.models.recipes import Group, decay_groups, pretrained
+from nightshift.models.neural.data import KEEP, AugmentedDataset, gather_resident
+from nightshift.models.recipes import Group, classes, decay_groups, pretrained
+from nightshift.models.recipes.classes import Classifying
 from nightshift.models.recipes.pretrained import Adapted, Pretrained
 from nightshift.runtime.errors import UserError
 
@@ -30,8 +30,10 @@ WITHOUT_DROPOUT: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_
 WIDER = 4  # the layer between, over what is between the layers
 
 
-class BertParameters(Adapted, Pretrained):
+class BertParameters(Adapted, Pretrained, Classifying):
     """What `task.candidates.<name>.parameters` may hold for the kind `bert`; BERT-base is in the docs."""
+
+    pretrained_rate = 5e-5
 
     epochs: Epochs = 4
     batch_size: BatchSize = Field(32, description="texts of a step, over all processes")
@@ -40,7 +42,6 @@ class BertParameters(Adapted, Pretrained):
     width: Width = Field(128, description="numbers of a token, from scratch")
     layers: Layers = Field(2, description="from scratch")
     heads: Layers = Field(4, description="of each layer, from scratch; they divide the width")
-    label_smoothing: Annotated[float, annotated_types.Interval(ge=0, lt=1)] = 0.0
 
 
 class Encoder(nn.Module):
@@ -72,6 +73,8 @@ class Bert:
         length: tokens of a text at most.
         classes: how many there are.
         fit: depth, width and how it is fitted.
+        counts: training rows of each class, where they are balanced.
+        is_multilabel: whether a row has any number of classes.
     """
 
     field: str
@@ -80,6 +83,16 @@ class Bert:
     length: int
     classes: int
     fit: BertParameters
+    counts: Sequence[int] = ()
+    is_multilabel: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the weights of classes.
+
+        Raises:
+            UserError: when there are not as many.
+        """
+        classes.check_weights(self.field, self.fit, self.classes)
 
     def model(self) -> nn.Sequential:
         """Return a network, int32 (n, tokens) -> logits (n, classes): what is pretrained is, the rest is not.
@@ -104,8 +117,12 @@ class Bert:
         return model
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean cross-entropy of logits (n, classes) and the numbers of classes, int64 (n,)."""
-        return nn.functional.cross_entropy(outputs, labels, label_smoothing=self.fit.label_smoothing)
+        """Return the mean loss of logits (n, classes) and the labels: see `measure_loss`."""
+        return classes.measure_loss(self.fit, self._weights, outputs, labels, self.is_multilabel)
+
+    @cached_property
+    def _weights(self) -> tuple[float, ...]:
+        return classes.weigh_classes(self.fit, self.counts)
 
     def optimizer_groups(self, trained: Mapping[str, Tensor]) -> list[Group]:
         """Return the trained parameters, vectors apart where weights decay."""
@@ -134,8 +151,8 @@ class Bert:
     def random_rows(self, count: int, device: torch.device) -> AugmentedDataset:
         """Return texts of random tokens, all of the full length."""
         tokens = torch.randint(self.vocabulary, (count, self.length), dtype=torch.int32, device=device)
-        labels = torch.randint(self.classes, (count,), device=device)
-        return AugmentedDataset(gather_resident(tokens), labels, self.fit.batch_size, keep_batch)
+        labels = classes.draw_labels(count, self.classes, self.is_multilabel, device)
+        return AugmentedDataset(gather_resident(tokens), labels, self.fit.batch_size, KEEP)
 
     @cached_property
     def shape(self) -> "BertConfig":
@@ -188,6 +205,6 @@ class Bert:
         pretrained.check_shape(field, shape, self.vocabulary, self.length)
 
 
-def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> Bert:
+def build(field: str, shape: Mapping[str, Any], values: Mapping[str, Any]) -> Bert:
     """Return a recipe; see `nightshift.models.recipes.build`."""
     return Bert(field, **shape, fit=check_parameters(BertParameters, field, values))

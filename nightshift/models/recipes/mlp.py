@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import annotated_types
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -15,6 +16,7 @@ from nightshift.config.neural import Fit
 from nightshift.config.section import Layers, Width, check_parameters
 from nightshift.models.neural.data import ResidentDataset
 from nightshift.models.recipes import Group, decay_groups
+from nightshift.models.recipes.classes import LEAST, FocalGamma
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
@@ -29,6 +31,12 @@ class MLPParameters(Fit):
 
     hidden: Width = Field(256, description="units of each hidden layer")
     layers: Layers = Field(1, description="hidden layers")
+    positive_weight: Annotated[float, annotated_types.Interval(gt=0, le=1e6)] = Field(
+        1, description="of a positive row in the loss; a negative one has 1"
+    )
+    focal_gamma: FocalGamma = Field(
+        0, description="rows whose class is likely already count less: (1 - probability) ** gamma; 0: all alike"
+    )
 
 
 def parameters(field: str, values: Mapping[str, Any]) -> MLPParameters:
@@ -54,8 +62,18 @@ class MLP:
         return nn.Sequential(*hidden, nn.Sequential(nn.Linear(self._widths[-1], 1)))
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean cross-entropy of logits (n, 1) and labels 0 or 1, float32 (n,)."""
-        return nn.functional.binary_cross_entropy_with_logits(outputs.flatten(), labels)
+        """Return the mean loss of logits (n, 1) and labels 0 or 1, float32 (n,).
+
+        Focal: Lin, Goyal, Girshick, He & Dollár, Focal Loss for Dense Object Detection, 2017, equation 5.
+        """
+        logits, fit = outputs.flatten(), self.fit
+        if not fit.focal_gamma and fit.positive_weight == 1:
+            return nn.functional.binary_cross_entropy_with_logits(logits, labels)
+        losses = nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+        weights = 1 + (fit.positive_weight - 1) * labels
+        if fit.focal_gamma:
+            weights = weights * (-torch.expm1(-losses)).clamp(min=LEAST) ** fit.focal_gamma
+        return (losses * weights).mean()
 
     def optimizer_groups(self, trained: Mapping[str, Tensor]) -> list[Group]:
         """Return the trained parameters, vectors apart where weights decay."""

@@ -1,24 +1,41 @@
 """Weights to begin with, as `transformers` reads them: from a folder, or from the hub."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import annotated_types
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from nightshift.config.neural import Fit
 from nightshift.config.section import Width
 from nightshift.runtime.errors import UnavailableError, UserError
 
+GENTLE = {"warmup": 0.1, "clip": 1.0}  # of what is pretrained; Devlin et al., BERT, 2019, appendix A.2
+FASTER = 10  # adapters learn at so many times the rate of whole weights (Hu et al., LoRA, 2021, appendix D)
 HUB = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")  # what a name on the hub looks like
 
 
 class Continued(Fit):
     """How a network is fitted that may begin with somebody's weights."""
 
+    pretrained_rate: ClassVar[float | None] = None  # default learning rate of pretrained weights; None: by the width
+
     pretrained: str = Field(
-        "", description="folder with config.json and model.safetensors, or a name on the hub; empty: from scratch"
+        "",
+        description="folder with config.json and model.safetensors, or a name on the hub; empty: from scratch. "
+        "With it the defaults are a lower learning_rate, a warmup of 0.1 and a clip of 1",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _begin_gently(cls, values: Any) -> Any:
+        """Change pretrained weights less than random ones by default."""
+        if not values.get("pretrained"):
+            return values
+        if cls.pretrained_rate is None:
+            return {**GENTLE, **values}
+        rate = cls.pretrained_rate * (FASTER if values.get("lora_rank") else 1)
+        return {**GENTLE, "learning_rate": rate, **values}
 
 
 class Pretrained(Continued):

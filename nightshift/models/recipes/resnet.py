@@ -1,7 +1,7 @@
 """Residual networks over images, from a few thousand weights to ResNet-50 and beyond.
 
 He, Zhang, Ren & Sun, Deep Residual Learning for Image Recognition, 2016; with the stride in the 3 x 3 convolution, as
-everybody has it since. Batches are normalized in each process by themselves.
+everybody has it since.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import annotated_types
 import torch
+import torch.distributed as dist
 from pydantic import Field, StringConstraints
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from nightshift.config.neural import LearningRate
 from nightshift.config.section import BatchSize, Epochs, Threads, Width, check_parameters
-from nightshift.models.neural.data import AugmentedDataset, Batch, gather_resident
-from nightshift.models.neural.images import Augmentation, augment, beta, mix
-from nightshift.models.recipes import Group, decay_groups, pretrained
+from nightshift.models.neural.data import AugmentedDataset, Samples, Transform, gather_resident
+from nightshift.models.neural.images import PAIR, Augmentation, augment, beta, mix
+from nightshift.models.recipes import Group, classes, decay_groups, pretrained
+from nightshift.models.recipes.classes import Classifying
 from nightshift.models.recipes.pretrained import Pretrained
 from nightshift.runtime.errors import UserError
 
@@ -31,8 +33,10 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 WIDER = 4  # a bottleneck's outputs over its 3 x 3 convolution's
 
 
-class ResNetParameters(Pretrained):
+class ResNetParameters(Pretrained, Classifying):
     """What `task.candidates.<name>.parameters` may hold for the kind `resnet`; ResNet-50 is in the docs."""
+
+    pretrained_rate = 3e-4
 
     epochs: Epochs = 30
     batch_size: BatchSize = Field(64, description="images of a step, over all processes")
@@ -53,7 +57,11 @@ class ResNetParameters(Pretrained):
     mixup: Annotated[float, annotated_types.Interval(ge=0, le=1000)] = Field(
         0, description="alpha of the Beta distribution by which training images are mixed in pairs; 0: they are not"
     )
-    label_smoothing: Annotated[float, annotated_types.Interval(ge=0, lt=1)] = 0.0
+    sync_batch_norm: bool = Field(
+        False,
+        description="true: several processes normalize the whole batch together, as one would; "
+        "false: each its own rows, and the first one's statistics are kept",
+    )
     channels_last: bool = Field(True, description="in memory; false: a channel's pixels lie together")
 
     @property
@@ -112,10 +120,17 @@ class BatchNorm(nn.BatchNorm2d):
 
     It comes from one row whose pixels are down to one: the last of an epoch, or the only one of a piece.
     Rows that are recomputed backward have been counted by the statistics already.
+
+    Attributes:
+        is_synchronized: whether all processes of the training normalize the rows of a batch together.
     """
+
+    is_synchronized = False
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Normalize (n, channels, height, width)."""
+        if self.training and self.is_synchronized and dist.is_initialized():
+            return self._normalize_together(inputs)
         if self.training and inputs.numel() == inputs.shape[1]:
             mean, variance = self.running_mean, self.running_var
             return nn.functional.batch_norm(inputs, mean, variance, self.weight, self.bias, eps=self.eps)
@@ -123,6 +138,43 @@ class BatchNorm(nn.BatchNorm2d):
             mean, variance = self.running_mean, self.running_var
             return nn.functional.batch_norm(inputs, mean, variance, self.weight, self.bias, True, 0.0, self.eps)
         return super().forward(inputs)
+
+    def _normalize_together(self, inputs: Tensor) -> Tensor:
+        values, count = inputs.float(), torch.tensor(inputs.numel() / inputs.shape[1], device=inputs.device)
+        dist.all_reduce(count)
+        mean = add_processes(values.sum((0, 2, 3))) / count
+        centered = values - mean[:, None, None]
+        variance = add_processes(centered.square().sum((0, 2, 3))) / count
+        if not _is_backward():
+            self._count_batch(mean.detach(), variance.detach() * count / (count - 1))
+        scale = self.weight * (variance + self.eps).rsqrt()
+        return (centered * scale[:, None, None] + self.bias[:, None, None]).to(inputs.dtype)
+
+    def _count_batch(self, mean: Tensor, variance: Tensor) -> None:
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        self.running_mean.lerp_(mean, self.momentum or 0.0)
+        self.running_var.lerp_(variance, self.momentum or 0.0)
+        self.num_batches_tracked += 1
+
+
+class _ProcessSum(torch.autograd.Function):
+    @staticmethod
+    def forward(_: Any, values: Tensor) -> Tensor:
+        total = values.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Tensor:
+        return _ProcessSum.forward(context, gradient)
+
+
+def add_processes(values: Tensor) -> Tensor:
+    """Return the sum of the tensors of all processes, through which gradients pass."""
+    total: Tensor = _ProcessSum.apply(values)  # type: ignore[no-untyped-call]
+    return total
 
 
 def _is_backward() -> bool:
@@ -181,6 +233,8 @@ class ResNet:
         channels: of an image.
         classes: how many there are.
         fit: depth, width and how it is fitted.
+        counts: training rows of each class, where they are balanced.
+        is_multilabel: whether a row has any number of classes.
     """
 
     field: str
@@ -188,6 +242,16 @@ class ResNet:
     channels: int
     classes: int
     fit: ResNetParameters
+    counts: Sequence[int] = ()
+    is_multilabel: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the weights of classes.
+
+        Raises:
+            UserError: when there are not as many.
+        """
+        classes.check_weights(self.field, self.fit, self.classes)
 
     def model(self) -> nn.Sequential:
         """Return a network, uint8 (n, side, side, channels) -> logits (n, classes): what is pretrained is.
@@ -210,7 +274,11 @@ class ResNet:
                 stride = 2 if stage and not number else 1
                 blocks.append(Residual(inputs, shape.width << stage, stride, shape.bottleneck))
                 inputs = (shape.width << stage) * (WIDER if shape.bottleneck else 1)
-        return nn.Sequential(*blocks, ClassifierHead(inputs, self.classes))
+        model = nn.Sequential(*blocks, ClassifierHead(inputs, self.classes))
+        for module in model.modules():
+            if isinstance(module, BatchNorm):
+                module.is_synchronized = self.fit.sync_batch_norm
+        return model
 
     @cached_property
     def shape(self) -> Shape:
@@ -230,15 +298,24 @@ class ResNet:
         shift = [channel / other for channel, other in zip(mean, deviation, strict=True)]
         return Shape(list(config.depths or []), config.embedding_size, is_deep, True, scale, shift)
 
-    def augment(self, batch: Batch, noise: Tensor) -> Batch:
-        """Move, mirror and mix a batch of training images, uint8 (b, side, side, channels), by noise, (b, NOISE)."""
-        images = augment(Augmentation(round(self.fit.shift * self.side), self.fit.flip), batch[0], noise)
-        moved = images, batch[1]
+    @property
+    def change(self) -> Transform:
+        """What is done to the training images of a batch."""
+        return Transform(self.augment, PAIR if self.fit.mixup else 1)
+
+    def augment(self, samples: Samples, noise: Tensor) -> Samples:
+        """Move, mirror and mix training images, uint8 (b, side, side, channels), by noise, (b, NOISE)."""
+        images = augment(Augmentation(round(self.fit.shift * self.side), self.fit.flip), samples[0], noise)
+        moved = images, samples[1]
         return mix(moved, beta(noise[:, 3], self.fit.mixup), self.classes) if self.fit.mixup else moved
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean cross-entropy of logits (n, classes) and classes: numbers, int64 (n,), or shares."""
-        return nn.functional.cross_entropy(outputs, labels, label_smoothing=self.fit.label_smoothing)
+        """Return the mean loss of logits (n, classes) and classes: numbers, int64 (n,), or shares."""
+        return classes.measure_loss(self.fit, self._weights, outputs, labels, self.is_multilabel)
+
+    @cached_property
+    def _weights(self) -> tuple[float, ...]:
+        return classes.weigh_classes(self.fit, self.counts)
 
     def optimizer_groups(self, trained: Mapping[str, Tensor]) -> list[Group]:
         """Return the trained parameters, vectors apart where weights decay."""
@@ -306,11 +383,11 @@ class ResNet:
         """Return images of random pixels."""
         size = (count, self.side, self.side, self.channels)
         pixels = torch.randint(256, size, dtype=torch.uint8, device=device)
-        labels = torch.randint(self.classes, (count,), device=device)
-        return AugmentedDataset(gather_resident(pixels), labels, self.fit.batch_size, self.augment)
+        labels = classes.draw_labels(count, self.classes, self.is_multilabel, device)
+        return AugmentedDataset(gather_resident(pixels), labels, self.fit.batch_size, self.change)
 
 
-def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> ResNet:
+def build(field: str, shape: Mapping[str, Any], values: Mapping[str, Any]) -> ResNet:
     """Return a recipe; see `nightshift.models.recipes.build`."""
     return ResNet(field, **shape, fit=check_parameters(ResNetParameters, field, values))
 

@@ -1,21 +1,45 @@
 """Runs a Python program of the user's under torch.profiler, in this process."""
 
+import inspect
 import runpy
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
-from nightshift.runtime.errors import UserError
+from nightshift.runtime.errors import UserError, nearest
+
+LOADER = {"num_workers": int, "prefetch_factor": int, "pin_memory": bool, "persistent_workers": bool}
 
 
-def record(command: str) -> bytes:
+def parse_settings(items: Sequence[str]) -> dict[str, int | bool]:
+    """Return arguments of a DataLoader from `NAME=VALUE` each.
+
+    Raises:
+        UserError: when it has no such argument, or not of such a value.
+    """
+    settings: dict[str, int | bool] = {}
+    for item in items:
+        name, _, text = item.partition("=")
+        if name not in LOADER:
+            raise UserError(f"--set {item}: a DataLoader has {', '.join(LOADER)}{nearest(name, LOADER)}")
+        is_flag = LOADER[name] is bool
+        if not (text in ("true", "false") if is_flag else text.isdecimal()):
+            raise UserError(f"--set {item}: give {name}={'true or false' if is_flag else '2 or another number'}")
+        settings[name] = text == "true" if is_flag else int(text)
+    return settings
+
+
+def record(command: str, settings: Mapping[str, int | bool]) -> bytes:
     """Return the trace of a program, gzip.
 
     Args:
         command: `train.py --flags`, `-m package.module --flags`, or the same after `python`.
+        settings: arguments that each DataLoader of the program gets instead of its own.
 
     Raises:
         UserError: when it is no Python program, or fails.
@@ -33,7 +57,8 @@ def record(command: str) -> bytes:
     from torch.profiler import ProfilerActivity, profile
 
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
-    with _arguments(program), profile(activities=activities, profile_memory=True, record_shapes=True) as profiler:
+    recorded = profile(activities=activities, profile_memory=True, record_shapes=True)
+    with _arguments(program), _loader_arguments(settings), recorded as profiler:
         _run(program[0], is_module, command)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json.gz"
@@ -52,6 +77,26 @@ def _run(program: str, is_module: bool, command: str) -> None:
             raise UserError(f"--command {command!r} ended with {end.code}; see what it printed above") from None
     except (ImportError, OSError) as error:
         raise UserError(f"--command {command!r}: {error}; run it alone first") from error
+
+
+@contextmanager
+def _loader_arguments(settings: Mapping[str, int | bool]) -> Iterator[None]:
+    """Give each DataLoader that is made some arguments instead of its own."""
+    from torch.utils.data import DataLoader
+
+    make = DataLoader.__init__
+
+    @wraps(make)
+    def make_with_settings(loader: Any, *args: Any, **kwargs: Any) -> None:
+        bound = inspect.signature(make).bind(loader, *args, **kwargs)
+        bound.arguments |= settings
+        make(*bound.args, **bound.kwargs)
+
+    DataLoader.__init__ = make_with_settings  # type: ignore[assignment,method-assign]
+    try:
+        yield
+    finally:
+        DataLoader.__init__ = make  # type: ignore[method-assign]
 
 
 @contextmanager

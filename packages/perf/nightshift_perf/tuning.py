@@ -11,11 +11,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, NamedTuple, Self
 
-from nightshift.config.neural import Compile, Compression, Precision, Recompute
+from nightshift.config.neural import Compile, Compression, PipelineSchedule, Precision, Recompute, Trainer
 from nightshift.contracts.verdict import Decision
 from nightshift.models.neural.configured import ConfiguredNetwork
 from nightshift.runtime.errors import UserError
@@ -25,7 +25,7 @@ MOST = 120  # pairs of a comparison that stays undecided
 PROCESSES = "processes"
 ENDED = "it ended; what it says stands above"
 
-Value = int | str | bool
+Value = float | str | bool
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,27 @@ class TuningSetting:
     axes: Sequence[str]
     processes: Sequence[int] = (1,)
     batch_sizes: Sequence[int] = ()
-    cores: int = len(os.sched_getaffinity(0))
+    cores: int = field(default_factory=lambda: count_cores())
+
+
+def count_cores() -> int:
+    """Return the cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def check_processes(trainer: Trainer, counts: Iterable[int]) -> None:
+    """Refuse numbers of processes that a layout does not divide.
+
+    Raises:
+        UserError: with the layout.
+    """
+    sharing = trainer.sharing
+    for count in counts:
+        if count % sharing:
+            layout = trainer.describe_layout()
+            raise UserError(
+                f"--processes is {count}, and task.trainer ({layout}) has {sharing} share a network; give multiples"
+            )
 
 
 def _threads(now: Variant, on: TuningSetting) -> Iterable[Value]:
@@ -102,10 +122,25 @@ def _microbatches(now: Variant, _: TuningSetting) -> Iterable[Value]:
     return (2 * pieces, 4 * pieces) if now.trainer["pipeline"] > 1 and now.processes > 1 else (1,)
 
 
+def _schedules(now: Variant, _: TuningSetting) -> Iterable[Value]:
+    # zero-bubble does without FSDP
+    allowed = [one.value for one in PipelineSchedule if now.trainer["shard"] == 1 or one.value != "zero-bubble"]
+    return allowed if now.trainer["pipeline"] > 1 and now.processes > 1 else ()
+
+
+def _buckets(now: Variant, _: TuningSetting) -> Iterable[Value]:
+    return (Trainer().bucket_mb, 4 * Trainer().bucket_mb) if _replicates(now) else ()
+
+
 def _compression(now: Variant, _: TuningSetting) -> Iterable[Value]:
-    replicates = all(now.trainer[name] == 1 for name in ("shard", "tensor", "pipeline")) and not now.trainer["zero"]
     # PowerSGD is another training
-    return (Compression.NONE.value, Compression.BF16.value) if replicates and now.processes > 1 else ()
+    return (Compression.NONE.value, Compression.BF16.value) if _replicates(now) else ()
+
+
+def _replicates(now: Variant) -> bool:
+    """Return whether every process has a whole network, and exchanges gradients."""
+    layout = Trainer.parse_value(dict(now.trainer))
+    return layout.sharing == 1 and not layout.zero and now.processes > 1
 
 
 # what to try of each; images and texts are decoded by the features step, so there are no workers to try
@@ -117,6 +152,8 @@ AXES: dict[str, Callable[[Variant, TuningSetting], Iterable[Value]]] = {
     "compile": _compile_modes,
     "recompute": lambda _, __: (Recompute.NONE.value,),
     "microbatches": _microbatches,
+    "schedule": _schedules,
+    "bucket_mb": _buckets,
     "compression": _compression,
     "batch_size": lambda _, on: on.batch_sizes,
 }

@@ -162,7 +162,8 @@ def test_what_is_there_and_cannot_run_is_an_error() -> None:
     ("device", "processes", "trainer", "parameters", "values"),
     [
         ("cpu", 1, {}, {}, {"threads": [4], "precision": ["bf16"], "compile": ["default"]}),
-        ("cpu", 2, {}, {"threads": 2}, {"threads": [1], "compression": ["bf16"]}),
+        ("cpu", 2, {}, {"threads": 2}, {"threads": [1], "compression": ["bf16"], "bucket_mb": [100]}),
+        ("cpu", 2, {"bucket_mb": 1}, {}, {"bucket_mb": [25, 100]}),
         ("cpu", 2, {"shard": 2}, {}, {"threads": [2], "compression": []}),
         ("cpu", 2, {"zero": 2}, {}, {"threads": [2], "compression": []}),
         ("cuda", 1, {}, {"precision": "bf16"}, {"threads": [], "precision": ["float32", "fp16"]}),
@@ -171,6 +172,8 @@ def test_what_is_there_and_cannot_run_is_an_error() -> None:
         ("cpu", 1, {}, {}, {"channels_last": []}),
         ("cuda", 1, {}, {"microbatches": 2}, {"microbatches": [1]}),
         ("cuda", 2, {"pipeline": 2}, {"microbatches": 2}, {"microbatches": [4, 8], "compression": []}),
+        ("cpu", 2, {"pipeline": 2}, {}, {"schedule": ["interleaved", "zero-bubble"], "bucket_mb": []}),
+        ("cpu", 4, {"pipeline": 2, "shard": 2}, {}, {"schedule": ["interleaved"]}),
         ("cuda", 1, {}, {"microbatches": 2, "recompute": "full"}, {"compile": ["default"], "recompute": ["none"]}),
     ],
 )

@@ -18,12 +18,13 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm, LlamaRotaryEmbedding
 
-from nightshift.config.neural import LearningRate
+from nightshift.config.neural import LearningRate, PipelineSchedule, Trainer
 from nightshift.config.section import BatchSize, Epochs, Layers, Threads, Width, check_parameters
 from nightshift.models.neural import attention
 from nightshift.models.neural.attention import AttentionMask
 from nightshift.models.neural.blocks import ConditionedBlocks, RecomputingBlock
 from nightshift.models.neural.data import ResidentDataset
+from nightshift.models.neural.packing import TargetTokens
 from nightshift.models.neural.quantized import QuantizedLinear
 from nightshift.models.recipes import Group, decay_groups, pretrained
 from nightshift.models.recipes.pretrained import Adapted
@@ -33,9 +34,12 @@ if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
 
 HEAD = 64  # width of an attention head, and default width per layer, as in nanochat
+SMALL_HEAD = 16  # the same in a stand-in for a large network
+RATE = 0.003  # of Adam at a width of 4 heads
 LOGITS = 1 << 27  # logits in memory at once while the loss is computed; each chunk reads the whole output layer
 BETAS = (0.9, 0.95)  # Adam's betas; Brown et al., GPT-3, appendix B
 ATTENTION = "documents"
+TIED = ("embedding.tokens.weight", "prediction.output.weight")
 COLUMNS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
 SUMS = ("self_attn.o_proj", "mlp.down_proj")
 
@@ -65,7 +69,9 @@ class LlamaParameters(Adapted):
     heads: Layers = Field(4, description="of each layer; default: one for 64 of the width")
     kv_heads: Layers = Field(4, description="keys and values of each layer, which heads share; default: as many")
     learning_rate: LearningRate = Field(
-        0.003, description="of Adam, at most; default: 0.003 at a width of 256, less by the square root of the width"
+        RATE,
+        description="of Adam, at most; default: 0.003 at a width of 256, less by the square root of the width, and a "
+        "tenth where all pretrained weights are trained",
     )
 
     lora_bits: Literal[4, 32] = Field(
@@ -82,7 +88,9 @@ class LlamaParameters(Adapted):
     @model_validator(mode="before")
     @classmethod
     def _derive(cls, values: Any) -> Any:
-        """Derive missing sizes from the depth."""
+        """Derive missing sizes from the depth, of a network from scratch."""
+        if values.get("pretrained"):
+            return values
         depth = values.get("depth", 4)
         if not isinstance(depth, int):
             return values
@@ -90,8 +98,13 @@ class LlamaParameters(Adapted):
         if not isinstance(width, int) or width < 1:
             return values
         heads = values.get("heads", max(1, width // HEAD))
-        rate = round(0.003 * (4 * HEAD / width) ** 0.5, 6)
+        rate = scale_rate(RATE, width)
         return {"width": width, "heads": heads, "kv_heads": heads, "learning_rate": rate, **values}
+
+
+def scale_rate(rate: float, width: int) -> float:
+    """Return a learning rate that is right at a width of 4 heads for another width."""
+    return round(rate * math.sqrt(4 * HEAD / width), 6)
 
 
 class Embedding(nn.Module):
@@ -198,11 +211,15 @@ class Llama:
         """Return a trained network as a `transformers` model on the CPU, with adapters merged."""
         merged = _merge(model) if self.fit.lora_rank else model
         weights = {_transformers_name(name): value.cpu() for name, value in merged.state_dict().items()}
-        shape = LlamaConfig.from_dict({**self.shape.to_dict(), "tie_word_embeddings": False})
-        causal = LlamaForCausalLM(shape)
+        causal = LlamaForCausalLM(LlamaConfig.from_dict(self.shape.to_dict()))
         causal.load_state_dict(weights)
         causal.eval()  # type: ignore[no-untyped-call]
         return causal
+
+    @property
+    def targets(self) -> TargetTokens:
+        """Which tokens it learns to predict."""
+        return TargetTokens(self.start, self.vocabulary)
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean over rows of their weighted nats, (n, length) each; a weight of 0 masks a token."""
@@ -210,7 +227,8 @@ class Llama:
 
     def optimizer_groups(self, trained: Mapping[str, Tensor]) -> list[Group]:
         """Return the trained parameters; with weight decay, vectors are a separate group."""
-        return [{**group, "betas": BETAS} for group in decay_groups(self.fit, trained)]
+        settings = {"betas": BETAS, "lr": self.learning_rate}
+        return [{**group, **settings} for group in decay_groups(self.fit, trained)]
 
     def tensor_plan(self, part: nn.Sequential, processes: int) -> "dict[str, ParallelStyle]":
         """Split heads, feed-forward units and the vocabulary, whose parts may differ by one token.
@@ -230,6 +248,10 @@ class Llama:
             **dict.fromkeys(COLUMNS, ColwiseParallel),
             **dict.fromkeys(SUMS, RowwiseParallel),
         }
+        for matrix in COLUMNS:  # an adapter's sums over its rank are whole; the matrix beside them is split as its base
+            styles[f"{matrix}.base_layer"] = styles[f"{matrix}.lora_B.default"] = ColwiseParallel
+        for matrix in SUMS:
+            styles[f"{matrix}.base_layer"] = styles[f"{matrix}.lora_A.default"] = RowwiseParallel
         names = {name: name.split(".", 1)[1] for name, module in part.named_modules() if _has_own_weights(module)}
         return {name: styles.get(inner.removeprefix("layer."), Replicated)() for name, inner in names.items()}
 
@@ -285,6 +307,14 @@ class Llama:
         return config
 
     @property
+    def learning_rate(self) -> float:
+        """Adam's at most: the config's, or by the width of the network, which of a pretrained one its folder says."""
+        fit = self.fit
+        if not fit.pretrained or "learning_rate" in fit.model_fields_set:
+            return fit.learning_rate
+        return scale_rate(RATE if fit.lora_rank else RATE / pretrained.FASTER, self.shape.hidden_size)
+
+    @property
     def _attention_width(self) -> tuple[int, int]:
         """Widths of a token's queries, and of its keys or values."""
         size, shared = self.shape.head_dim, self.shape.num_key_value_heads
@@ -299,11 +329,12 @@ class Llama:
     def _blocks(self, causal: LlamaForCausalLM) -> Decoder:
         inner, shape = causal.model, self.shape
         layers = {f"layer{number}": Layer(layer, shape) for number, layer in enumerate(inner.layers)}
-        if shape.tie_word_embeddings:  # blocks share no weights
+        if shape.tie_word_embeddings:
             causal.lm_head.weight = nn.Parameter(causal.lm_head.weight.detach().clone())
         last = Prediction(inner.norm, causal.lm_head)
         blocks = Decoder(OrderedDict(embedding=Embedding(inner.embed_tokens), **layers, prediction=last))
         blocks.start = self.start
+        blocks.tied = [TIED] if shape.tie_word_embeddings else []
         return blocks
 
     def _adapt(self, decoder: Decoder) -> Decoder:
@@ -362,6 +393,21 @@ class Llama:
 def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> Llama:
     """Return a recipe; see `nightshift.models.recipes.build`."""
     return Llama(field, **shape, fit=check_parameters(LlamaParameters, field, values))
+
+
+def scale_down(parameters: Mapping[str, Any], trainer: Trainer) -> dict[str, Any]:
+    """Return parameters of a network as small as the layout allows: two blocks a stage, as many queries for each key.
+
+    Raises:
+        UserError: for a pretrained network, whose sizes are those of its weights.
+    """
+    fit = LlamaParameters.parse_value(dict(parameters))
+    if fit.pretrained:
+        raise UserError(f"--scale-down: a stand-in has random weights, not those of {fit.pretrained}; leave it out")
+    stages = trainer.pipeline * (1 if trainer.schedule is PipelineSchedule.ONE_F_ONE_B else 2)
+    heads = trainer.tensor * (fit.heads // fit.kv_heads)
+    sizes = {"depth": max(2, 2 * stages - 2), "width": SMALL_HEAD * heads, "heads": heads, "kv_heads": trainer.tensor}
+    return {name: value for name, value in parameters.items() if name != "learning_rate"} | sizes
 
 
 def _merge(model: nn.Sequential) -> nn.Sequential:

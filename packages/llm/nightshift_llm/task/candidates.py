@@ -12,12 +12,15 @@ import pandas as pd
 import torch
 from torch import nn
 
+from nightshift import storage
 from nightshift.config.section import check_parameters
 from nightshift.items.tokens import Tokens
 from nightshift.models.neural import packing
+from nightshift.models.neural.data import gather_array
 from nightshift.models.neural.packing import PackedDataset
 from nightshift.models.weights import WeightFile, divide
 from nightshift.runtime.errors import UserError
+from nightshift.storage import once
 from nightshift.tasks.fitting import Fitted
 from nightshift.tasks.items import networks
 from nightshift.tasks.items.networks import FitSetup
@@ -46,7 +49,9 @@ def fit(setup: FitSetup[LanguageTaskConfig], name: str, rows: pd.DataFrame) -> F
         partial(onnx_export.export_llama, causal, task.length, tokenizer.byte_lengths, files),
         partial(measure_rows, trained.model, tokenizer),
         trained.losses,
+        trained.validation_losses,
         partial(save_weights, causal, files),
+        trained.choices,
     )
 
 
@@ -70,13 +75,14 @@ def _has_tokenizer(folder: str, tokenizer: ByteTokenizer) -> bool:
 
 
 def pack(setup: FitSetup[LanguageTaskConfig], architecture: Llama, rows: pd.DataFrame) -> PackedDataset:
-    """Return the training data of a network from rows of the features table."""
-    packed, weights = packing.pack(documents.read_tokens(rows), architecture.start, architecture.length)
-    learned = weights * (packed[:, 1:] < architecture.vocabulary)
-    inputs, labels = (
-        torch.from_numpy(array).to(setup.torch_device) for array in (packed % architecture.vocabulary, learned)
-    )
-    return PackedDataset(inputs, labels, architecture.fit.batch_size)
+    """Return the training data of a network from rows of the features table, packed once on a machine."""
+    start, length, targets = architecture.start, architecture.length, architecture.targets
+    key = [storage.fingerprint(list(rows["content"])), start, length]
+    packed = once.compute_array(setup.shared, key, lambda: packing.pack(documents.read_tokens(rows), start, length))
+    counts = once.compute_array(setup.shared, [*key, targets.vocabulary], lambda: targets.count(packed))
+    known = torch.from_numpy(counts).to(setup.torch_device)
+    gather = gather_array(packed, setup.resident, setup.torch_device)
+    return PackedDataset(gather, known, architecture.fit.batch_size, targets)
 
 
 def measure_rows(model: nn.Sequential, tokenizer: ByteTokenizer, rows: Tokens) -> npt.NDArray[np.float32]:

@@ -40,7 +40,7 @@ def read_tokens(rows: pd.DataFrame) -> list[Tokens]:
 def cut_rows(documents: Sequence[Tokens], preprocessing: LanguagePreprocessing) -> tuple[Tokens, npt.NDArray[np.int64]]:
     """Return the graph's input rows of some texts, int32 (rows, length + 1), and each row's text index, (rows,)."""
     start, length = preprocessing.start, preprocessing.length
-    parts = [packing.pack([document], start, length)[0] for document in documents]
+    parts = [packing.pack([document], start, length) for document in documents]
     texts = np.repeat(np.arange(len(parts)), list(map(len, parts)))
     return np.concatenate([np.empty((0, length + 1), np.int32), *parts]), texts
 

@@ -27,8 +27,11 @@ HIDDEN = np.float32(-1e9)  # below any score of attention
 
 
 def read_weights(model: "LlamaForCausalLM") -> "Weights":
-    """Return a model's weights by the names that `transformers` gives them, without a copy."""
-    return {name: value.detach().float().contiguous().numpy() for name, value in model.state_dict().items()}
+    """Return a model's weights by the names that `transformers` gives them, without a copy; tied ones once."""
+    weights = {name: value.detach().float().contiguous().numpy() for name, value in model.state_dict().items()}
+    if model.config.tie_word_embeddings:
+        del weights["lm_head.weight"]
+    return weights
 
 
 def export_llama(
@@ -48,7 +51,7 @@ def export_llama(
     for number in range(builder.shape.num_hidden_layers):
         hidden = builder.layer(f"model.layers.{number}", hidden)
     last = builder.normalize("model.norm", hidden)
-    logits, following = builder.linear("lm_head", last), builder.lower(targets)
+    logits, following = builder.predict(last), builder.lower(targets)
     likeliest = graph.node("Cast", graph.node("ArgMax", logits, axis=-1, keepdims=0), to=TensorProto.INT32)
     greedy = graph.node("Cast", graph.node("Equal", likeliest, following), to=TensorProto.FLOAT)
     likely = graph.node("LogSoftmax", logits, axis=-1)
@@ -73,6 +76,7 @@ class _Llama:
         self.vocabulary = self.graph.constant(np.int32(vocabulary))
         self.shape: Any = model.config  # whose class allows None where it holds numbers
         self.weights = read_weights(model)
+        self.embedding = self._weight("model.embed_tokens")
         self.one = self.graph.constant(np.float32(1))
         self.epsilon = self.graph.constant(np.float32(self.shape.rms_norm_eps))
         positions = torch.arange(length)[None]
@@ -84,7 +88,7 @@ class _Llama:
     def embed(self) -> str:
         """Add the embeddings of each token but a row's last, (n, length, width)."""
         tokens = self.graph.node("Slice", INPUT, *map(self.graph.axes, (0, self.length, 1)))
-        return self.graph.node("Gather", self._weight("model.embed_tokens"), self.lower(tokens))
+        return self.graph.node("Gather", self.embedding, self.lower(tokens))
 
     def lower(self, numbers: str) -> str:
         """Add the ids of tokens, without the offset of masked ones."""
@@ -115,6 +119,12 @@ class _Llama:
         squares = graph.node("ReduceMean", graph.node("Mul", hidden, hidden), axes=[-1])
         root = graph.node("Sqrt", graph.node("Add", squares, self.epsilon))
         return graph.node("Mul", graph.node("Div", hidden, root), self._weight(name))
+
+    def predict(self, hidden: str) -> str:
+        """Add the logits of each next token, (n, length, vocabulary)."""
+        if not self.shape.tie_word_embeddings:
+            return self.linear("lm_head", hidden)
+        return self.graph.node("MatMul", hidden, self.graph.node("Transpose", self.embedding, perm=[1, 0]))
 
     def linear(self, name: str, hidden: str) -> str:
         """Add a linear layer without a bias."""

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from nightshift.config.neural import Trainer
 from nightshift.config.section import ConfigSection
 from nightshift.contracts.artifact import FoldWindow, Window
 from nightshift.contracts.package import Datatype, DecisionRule, Signature, Tensor
@@ -20,11 +21,13 @@ from nightshift.tasks.items import references
 from nightshift.tasks.items.networks import TOLERANCE, FitSetup
 from nightshift_llm.config import LanguageConfig, LanguageTaskConfig
 from nightshift_llm.preprocessing import LanguagePreprocessing
+from nightshift_llm.recipes import llama
 from nightshift_llm.task import candidates, documents, scores
 from nightshift_llm.task.metrics import BITS_PER_BYTE
 from nightshift_llm.task.scores import DocumentScorer
 from nightshift_llm.task.tokens import FILE, ByteTokenizer, load_tokenizer
 
+SMALL_LENGTH = 64  # tokens of a row in a stand-in for a large training, of each process that shares it
 CHECKED = 32  # texts on which an exported graph is compared with its network
 
 
@@ -128,7 +131,7 @@ class DocumentRows(base.TrainingRows[DocumentSample]):
         holdout = documents.holdout_documents(self.rows, fold, self.setup.task.max_overlap)
         return DocumentHoldout(sample, holdout, fold.test)
 
-    def reference(self, sample: DocumentSample, graph: bytes) -> tuple[pd.DataFrame, Window]:
+    def reference(self, sample: DocumentSample, graph: bytes, _: DecisionRule) -> tuple[pd.DataFrame, Window]:
         days = self.plan.before
         holdout = references.draw_holdout(self.rows, self.plan, sample.rows, self.setup.task.seed)
         frame = scores.describe(sample.scorer(graph), holdout, references.REFERENCE)
@@ -141,8 +144,14 @@ class TrainingTask(base.TrainingTask):
     def read_rows(self, setup: TrainingSetup[LanguageConfig]) -> DocumentRows:
         task, plan = setup.config.task, setup.plan
         shards.check(setup.features, documents.describe_preprocessing(task, load_tokenizer(task)))
-        table = setup.features.read(Days(plan.validation.train.first, plan.test.train.last))
-        return DocumentRows(FitSetup(task, setup.device, setup.checkpoints), plan, table)
+        rows = setup.features.read(Days(plan.validation.train.first, plan.test.train.last))
+        return DocumentRows(FitSetup(task, setup.device, setup.checkpoints, setup.features.shared), plan, rows)
 
     def networks(self, task: LanguageTaskConfig) -> Mapping[str, ConfigSection]:
         return task.candidates
+
+    def scale_down(self, task: LanguageTaskConfig, trainer: Trainer) -> LanguageTaskConfig:
+        ((name, candidate),) = task.candidates.items()
+        small = candidate.model_copy(update={"parameters": llama.scale_down(candidate.parameters, trainer)})
+        length = SMALL_LENGTH * trainer.context
+        return task.model_copy(update={"length": length, "tokenizer": None, "candidates": {name: small}})

@@ -1,5 +1,7 @@
 """The recipe of Llamas: rows of documents in, nats of each next token out."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import nn
@@ -8,8 +10,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from nightshift.config.neural import Trainer
 from nightshift.models.neural import devices, processes, trainer
+from nightshift.models.neural.data import ResidentDataset
+from nightshift.models.weights import WeightFile
 from nightshift.runtime.errors import UserError
 from nightshift_llm.recipes import llama
+from nightshift_llm.task import candidates
 
 START, LENGTH = 96, 24
 SHAPE = {"vocabulary": 97, "start": START, "length": LENGTH}
@@ -123,6 +128,70 @@ def test_somebodys_weights_are_continued_under_the_same_nats(pretrained):
     nats = model(recipe)(rows())
 
     assert torch.allclose(nats, reference(LlamaForCausalLM.from_pretrained(pretrained), rows()), atol=1e-5)
+
+
+def train_plainly(causal, batches, steps):
+    """Train a model of `transformers` as a textbook does: document after document, without a word of our trainer."""
+    optimizer = torch.optim.AdamW(causal.parameters(), lr=0, betas=llama.BETAS, weight_decay=0)
+    for done, (packed, weights, _) in enumerate(batches):
+        optimizer.param_groups[0]["lr"] = 0.01 * (1 - done / steps)
+        optimizer.zero_grad()
+        for tokens, learned in zip(packed, weights, strict=True):
+            starts = [*torch.nonzero(tokens[:-1] == START).flatten().tolist(), LENGTH]
+            for start, end in pairwise(starts):
+                nats = reference(causal, tokens[None, start : end + 1])
+                ((nats * learned[start:end]).sum() / len(packed)).backward()
+        nn.utils.clip_grad_norm_(causal.parameters(), 0.05)
+        optimizer.step()
+    return causal
+
+
+def test_packed_accumulated_and_clipped_steps_of_tied_weights_are_those_of_a_plain_loop(pretrained):
+    fit = {"learning_rate": 0.01, "warmup": 0, "clip": 0.05, "microbatches": 3, "epochs": 2, "batch_size": 4}
+    recipe, packed = build(pretrained=str(pretrained), **fit), rows(10)
+    packed[::2, 10] = START
+    weights = torch.rand(10, LENGTH, generator=torch.Generator().manual_seed(1)) / LENGTH
+    data = ResidentDataset(packed, weights, 4)
+    with devices.reproducible(0, threads=1):
+        trained = trainer.fit(processes.replica(recipe, Trainer(), CPU), data)
+        ours = recipe.causal(trained.model)
+        torch.manual_seed(0)
+        recipe.model()  # draws what the trainer's network has drawn before the rows' order
+        data.seed()
+        batches = [batch for _ in range(2) for batch in data.epoch()]
+        theirs = train_plainly(LlamaForCausalLM.from_pretrained(pretrained), batches, len(batches))
+
+    assert ours.lm_head.weight is ours.model.embed_tokens.weight
+    gap = max((ours.state_dict()[name] - value).abs().max() for name, value in theirs.state_dict().items())
+    before = LlamaForCausalLM.from_pretrained(pretrained).lm_head.weight
+    assert gap < 1e-5 < 1e-3 < (theirs.lm_head.weight - before).abs().max()
+
+
+def test_a_pretrained_network_learns_at_a_rate_by_its_width_and_begins_gently(pretrained):
+    def defaults(**parameters):
+        recipe = llama.build("parameters", SHAPE, {"pretrained": str(pretrained), **parameters})
+        return recipe.learning_rate, recipe.fit.warmup, recipe.fit.clip
+
+    assert defaults() == (0.000849, 0.1, 1.0)  # 0.0003 at a width of 256, times the root of 256 / 32
+    assert defaults(lora_rank=2) == (0.008485, 0.1, 1.0)
+    assert defaults(learning_rate=0.5, warmup=0, clip=0) == (0.5, 0, 0)
+    trained = dict(build(pretrained=str(pretrained)).model().named_parameters())
+    assert {group["lr"] for group in build(pretrained=str(pretrained)).optimizer_groups(trained)} == {0.000849}
+
+
+def test_tied_weights_are_stored_once_and_score_alike(pretrained, tmp_path):
+    recipe = build(pretrained=str(pretrained))
+    decoder = model(recipe)
+
+    for name, content in candidates.save_weights(recipe.causal(decoder)):
+        (tmp_path / name).write_bytes(content)
+
+    names = WeightFile.read("", (tmp_path / "model.safetensors").read_bytes()).tensors
+    assert "lm_head.weight" not in names
+    assert "model.embed_tokens.weight" in names
+    loaded = LlamaForCausalLM.from_pretrained(tmp_path)
+    with torch.no_grad():
+        assert torch.allclose(reference(loaded, rows()), decoder(rows()), atol=1e-5)
 
 
 def test_adapters_learn_alone_and_score_alike_merged_and_unmerged(pretrained):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from tokenizers import Tokenizer as Library
 
 from nightshift.contracts import package
@@ -36,11 +37,29 @@ def test_a_chat_becomes_chatml_of_which_the_assistants_words_and_their_end_are_l
 
 def test_a_batch_counts_learned_tokens_alone():
     texts = [chat(("user", "x" * size), ("assistant", ANSWER)) for size in (3, 40)]
-    rows = pd.DataFrame({"tokens": [document.tobytes() for document in CHATS.encode(texts)]})
+    rows = pd.DataFrame({"content": texts, "tokens": [document.tobytes() for document in CHATS.encode(texts)]})
     architecture = candidates.recipe(task(chat=True, length=32), "llama")
     dataset = candidates.pack(FitSetup(task(chat=True, length=32), "cpu"), architecture, rows)
-    assert dataset.inputs.max() < CHATS.vocabulary
-    assert (dataset.labels > 0).sum() == 2 * (len(ANSWER) + 1)
+    batches = list(dataset.epoch())
+    assert max(batch.inputs.max() for batch in batches) < CHATS.vocabulary
+    assert sum((batch.labels > 0).sum() for batch in batches) == 2 * (len(ANSWER) + 1)
+
+
+def test_processes_of_a_machine_pack_once_and_train_on_the_batches_of_one_process(tmp_path: Path) -> None:
+    architecture = candidates.recipe(task(length=32), "llama")
+    documents = [document.tobytes() for document in CHATS.encode([chat(("user", "x" * size)) for size in (3, 400, 90)])]
+    rows = pd.DataFrame({"content": ["a", "b", "c"], "tokens": documents})
+    alone = candidates.pack(FitSetup(task(length=32), "cpu"), architecture, rows)
+    setup = FitSetup(task(length=32), "cpu", shared=str(tmp_path))
+
+    first = candidates.pack(setup, architecture, rows)
+    second = candidates.pack(setup, architecture, rows.assign(tokens=None))  # which it does not need
+
+    for dataset in (first, second):
+        assert all(
+            torch.equal(batch.inputs, expected.inputs) and torch.equal(batch.labels, expected.labels)
+            for batch, expected in zip(dataset.epoch(), alone.epoch(), strict=True)
+        )
 
 
 def test_a_tokenizer_without_marks_of_messages_is_refused(tmp_path):

@@ -146,6 +146,7 @@ def test_a_copy_holds_the_files_of_the_weights(twins: Twins, saved: Path, tmp_pa
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    pytest.importorskip("s3fs", reason="the core's extra aws is missing")
     with bucket() as url:
         for name, value in environment(url).items():
             monkeypatch.setenv(name, value)

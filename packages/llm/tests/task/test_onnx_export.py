@@ -16,15 +16,22 @@ CHATS, CHAT = load_tokenizer(task(chat=True)), chat(("user", "What is it?"), ("a
 TEXTS = ["a", "a night shift", "longer than a single row of tokens is, and so it takes several of them", "שלום 🙂"]
 
 
-@pytest.mark.parametrize("shape", [{}, {"kv_heads": 1}, {"depth": 1, "width": 24, "heads": 3}], ids=str)
-def test_a_graph_scores_as_its_network_does_whoever_shares_keys_and_values(shape):
+@pytest.mark.parametrize(
+    ("shape", "is_tied"),
+    [({}, False), ({"kv_heads": 1}, False), ({"depth": 1, "width": 24, "heads": 3}, False), ({}, True)],
+    ids=str,
+)
+def test_a_graph_scores_as_its_network_does_whoever_shares_keys_and_values(shape, is_tied):
     fit = LlamaParameters.parse_value({"depth": 2, "width": 32, "heads": 2, **shape})
     recipe = Llama("", TOKENIZER.vocabulary, TOKENIZER.start, LENGTH, fit)
     torch.manual_seed(0)
+    recipe.shape.tie_word_embeddings = is_tied
     model = recipe.model().eval()
     with torch.no_grad():  # fresh weights predict every token alike
         for parameter in model.parameters():
             parameter.mul_(1 + torch.randn_like(parameter)).add_(0.05 * torch.randn_like(parameter))
+    if is_tied:
+        model.prediction.output.weight = model.embedding.tokens.weight
     preprocessing = documents.describe_preprocessing(task(length=LENGTH), TOKENIZER)
     rows, _ = documents.cut_rows([*TOKENIZER.encode(TEXTS), *CHATS.encode([CHAT])], preprocessing)
     graph = Graph(onnx_export.export_llama(recipe.causal(model), LENGTH, TOKENIZER.byte_lengths))

@@ -13,7 +13,7 @@ ACTIONS = {
     "profile": "Show where the time of a GPU training goes, and which fixes save most of it.",
     "tune": "Search for the fastest training settings of a network, and write them into the config.",
     "scale": "Measure how a network's training scales over processes, and diagnose what slows it down.",
-    "collectives": "Measure all-reduce, all-gather, reduce-scatter and all-to-all by tensor size, like nccl-tests.",
+    "collectives": "Measure collectives and messages by tensor size, in nccl-tests' table and beside its figures.",
     "compare": "Compare the speed of models.",
     "plan": "Compute memory, time and cost of a training or of serving, or propose the best that fits.",
 }

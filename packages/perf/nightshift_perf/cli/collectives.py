@@ -35,17 +35,21 @@ def add(commands: options.Commands) -> None:
         default=0.0,
         help="fail if the largest all-reduce stays below this bus bandwidth in GB/s (default: 0)",
     )
+    command.add_argument(
+        "--beside", help="file with the output of nccl-tests, whose figures are printed beside (default: none)"
+    )
     options.add_json(command, "collective_report")
     command.set_defaults(command=collectives)
 
 
 def collectives(args: argparse.Namespace) -> int:
-    """Measure all-reduce, all-gather, reduce-scatter and all-to-all by tensor size, like nccl-tests."""
+    """Measure collectives and messages by tensor size, in nccl-tests' table and beside its figures."""
     if args.processes < 2:
         raise UserError(f"--processes is {args.processes}; two or more exchange something")
     sizes = ["--sizes", *map(str, args.sizes)] if args.sizes else []
+    beside = ["--beside", args.beside] if args.beside else []
     as_json = ["--json"] if args.json else []
-    flags = ["--device", args.device, "--at-least", str(args.at_least), *sizes, *as_json]
+    flags = ["--device", args.device, "--at-least", str(args.at_least), *sizes, *beside, *as_json]
     argv = [*launcher(args.processes), "nightshift.models.neural.collectives", *flags]
     # torchrun sets it too, with a warning
     environment = isolate({"OMP_NUM_THREADS": "1", **os.environ})

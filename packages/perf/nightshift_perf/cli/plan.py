@@ -17,12 +17,15 @@ from nightshift_perf.planning import published, search
 from nightshift_perf.planning.efficiency import efficiency
 from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout, TrainerKind
 from nightshift_perf.planning.memory import GIB
-from nightshift_perf.planning.models import Model, Transformer, preset
+from nightshift_perf.planning.models import Convolutions, Model, Transformer, preset
 from nightshift_perf.planning.search import LayoutPlan
+from nightshift_perf.planning.serving import shapes
 from pipelines.cli import options
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from pipelines.configs.plans import PlanFile
 
 SIZES = {
     "layers": "number of transformer layers",
@@ -32,6 +35,10 @@ SIZES = {
     "feed_forward": "width of the feed-forward layers",
     "vocabulary": "number of tokens in the vocabulary",
     "sequence": "tokens per sample",
+}
+ADAPTERS = {
+    "lora_rank": "rank of LoRA's adapters, trained beside frozen matrices (default: 0, everything is trained)",
+    "lora_bits": "bits of the frozen matrices: 4 for QLoRA (default: 32, what the trainer keeps weights in)",
 }
 STRATEGY = {
     "micro_batch": "samples that a GPU computes at once",
@@ -52,10 +59,12 @@ def add(commands: options.Commands) -> None:
         "--model",
         default="custom",
         help="preset of the model, such as llama3-8b, gpt-175b, bert-base or resnet50 (default: custom); "
-        "with --serve also a config.json",
+        "or a config.json",
     )
     for name, text in SIZES.items():
         command.add_argument(_flag(name), type=int, help=f"{text} (default: the preset's)")
+    for name, text in ADAPTERS.items():
+        command.add_argument(_flag(name), type=int, choices=(4, 32) if name == "lora_bits" else None, help=text)
     command.add_argument("--gpu", help=f"GPU model: one of {', '.join(gpus())}")
     command.add_argument("--nodes", type=int, default=1, help="number of machines (default: 1)")
     command.add_argument("--gpus-per-node", type=int, default=8, help="GPUs per machine (default: 8)")
@@ -76,13 +85,25 @@ def add(commands: options.Commands) -> None:
         help="activations to recompute in the backward pass (default: search all)",
     )
     command.add_argument(
+        "--copies",
+        type=int,
+        default=0,
+        help="copies of the trained weights that Nightshift's trainer keeps: one for keep: best, one for ema_decay "
+        "(default: 0)",
+    )
+    command.add_argument(
         "--precision", help="precision of the matrix products (default: bf16; with --serve: search all)"
     )
     command.add_argument(
         "--samples", type=float, help="samples per epoch; prints an epoch's hours and, with a price, its cost"
     )
     command.add_argument("--usd-per-gpu-hour", type=float, help="price of one GPU in USD per hour")
-    command.add_argument("--output", metavar="FILE", help="YAML file to write the recipe to")
+    command.add_argument(
+        "--write",
+        metavar="PATH",
+        help="YAML file to write the plan to, with a TrainJob and a SLURM batch file beside it; with --serve a folder "
+        "for the files of a Kubernetes deployment",
+    )
     serving_plan.add(command)
     options.add_json(command, "training_plan", "planner_accuracy", "serving_plan")
     command.set_defaults(command=plan)
@@ -102,14 +123,13 @@ def plan(args: argparse.Namespace) -> int:
         return 0
     proposal = _make_plan(args)
     described = describe_plan(proposal, args.model, args.samples, args.usd_per_gpu_hour)
-    if args.output:
-        Path(args.output).write_text(recipe(proposal, args.model))
+    files = write_plan(proposal, described, Path(args.write)) if args.write else []
     if args.json:
         return options.print_document(described)
     Console().print(_table(described))
     options.say(f"layout   {search.flags(proposal.layout)}")
-    if args.output:
-        options.say(f"recipe   {args.output}")
+    if files:
+        options.say(f"plan     {', '.join(map(str, files))}")
     return 0
 
 
@@ -133,6 +153,7 @@ def describe_plan(
         usd_per_gpu_hour: price of one GPU in USD per hour.
     """
     memory, time, cluster = plan.memory, plan.timing, plan.cluster
+    error = published.stated_error()
     hours = plan.hours(samples) if samples else None
     usd = None if hours is None or usd_per_gpu_hour is None else hours * cluster.gpus * usd_per_gpu_hour
     return TrainingPlan(
@@ -153,6 +174,8 @@ def describe_plan(
         exposed_communication_share=time.communication / time.step,
         architecture=cluster.gpu.architecture,
         fitted=efficiency(cluster.gpu).is_fitted,
+        error_median=error.median,
+        error_p90=error.tail,
         epoch_hours=hours,
         epoch_usd=usd,
     )
@@ -162,37 +185,45 @@ def accuracy() -> "Table":
     """Return the published figures beside the planner's."""
     from rich.table import Table
 
-    table = Table("published", "figure", "planner", "error", "role", title="The planner against published figures")
+    table = Table("published", "figure", "planner", "error", "unseen", title="The planner against published figures")
     for point in published.points():
         table.add_row(*point.cells)
     return table
 
 
-def recipe(plan: LayoutPlan, name: str) -> str:
-    """Return the recipe of a plan.
+def write_plan(plan: LayoutPlan, described: TrainingPlan, file: Path) -> list[Path]:
+    """Write what the trainer runs a plan by, and a TrainJob and a SLURM batch file beside it; return the files.
 
-    Args:
-        plan: layout with its memory and timing.
-        name: the model's preset.
+    Raises:
+        UserError: when another trainer was planned.
     """
-    cluster = plan.cluster
-    recipe: dict[str, Any] = {
-        "model": {"name": name, **asdict(plan.model)},
-        "cluster": {
-            "gpu": cluster.gpu.name,
-            "nodes": cluster.nodes,
-            "gpus_per_node": cluster.per_node,
-            "network_gbit": round(cluster.network * 8 / 1e9),
-        },
-        "layout": _describe_layout(plan),
-        "expected": {
-            "memory_gib": round(plan.memory.total / GIB, 1),
-            "step_seconds": round(plan.timing.step, 4),
-            "throughput_per_gpu": round(plan.throughput, 1),
-            "mfu": round(plan.mfu, 3),
-        },
+    from nightshift_perf.planning import launching
+
+    trainjob, batch_file = file.with_suffix(".trainjob.yaml"), file.with_suffix(".sbatch")
+    summary = summarize_plan(plan, described).model_dump(mode="json", exclude_defaults=True)
+    texts = {
+        file: yaml.safe_dump(summary, sort_keys=False, width=120),
+        trainjob: launching.write_trainjob(plan, described.model, trainjob.name),
+        batch_file: launching.write_batch_file(plan, batch_file.name),
     }
-    return yaml.safe_dump(recipe, sort_keys=False)
+    for path, text in texts.items():
+        path.write_text(text)
+    return list(texts)
+
+
+def summarize_plan(plan: LayoutPlan, described: TrainingPlan) -> "PlanFile":
+    """Return the config's sections, the planned figures and the command that starts a node's processes."""
+    from nightshift_perf.planning import launching
+    from pipelines.configs.plans import PlanFile, PlannedFigures
+
+    cluster = plan.cluster
+    own = {"nodes": cluster.nodes, "gpus_per_node": cluster.per_node, "bubble": described.bubble_share}
+    return PlanFile(
+        trainer=launching.describe_trainer(plan),
+        network=launching.describe_fit(plan),
+        planned=PlannedFigures(**described.model_dump(include=set(PlannedFigures.model_fields)), **own),
+        launch=launching.describe_launch(plan),
+    )
 
 
 def _describe_layout(plan: LayoutPlan) -> dict[str, Any]:
@@ -201,7 +232,7 @@ def _describe_layout(plan: LayoutPlan) -> dict[str, Any]:
 
 
 def _refuse_training(args: argparse.Namespace) -> None:
-    names = ["batch", "trainer", "checkpointing", "samples", "usd_per_gpu_hour", "output", *SIZES, *STRATEGY]
+    names = ["batch", "trainer", "checkpointing", "samples", "usd_per_gpu_hour", *SIZES, *ADAPTERS, *STRATEGY]
     flags = [_flag(name) for name in names if name != "tensor" and getattr(args, name) is not None]
     if flags:
         raise UserError(f"{', '.join(flags)} describe a training; leave them out with --serve")
@@ -219,16 +250,32 @@ def _make_plan(args: argparse.Namespace) -> LayoutPlan:
         sequence_parallel=trainer is not TrainerKind.NATIVE,
         precision=args.precision or "bf16",
         trainer=trainer,
+        copies=args.copies,
     )
-    strategy = {name: getattr(args, name) for name in STRATEGY if getattr(args, name) is not None}
-    if not strategy and not args.checkpointing:
-        return search.propose_plan(_model(args), cluster, like)
-    checkpointing = Checkpointing(args.checkpointing or Checkpointing.NONE)
-    return search.plan_fitting(_model(args), cluster, replace(like, checkpointing=checkpointing, **strategy))
+    strategy: dict[str, Any] = {name: getattr(args, name) for name in STRATEGY if getattr(args, name) is not None}
+    if args.checkpointing:
+        strategy["checkpointing"] = Checkpointing(args.checkpointing)
+    return search.propose_plan(_model(args), cluster, replace(like, **strategy), strategy)
 
 
 def _model(args: argparse.Namespace) -> Model:
+    model = _read_model(args)
+    adapters = {name: getattr(args, name) for name in ADAPTERS if getattr(args, name) is not None}
+    if adapters and (isinstance(model, Convolutions) or not adapters.get("lora_rank", 0) > 0):
+        raise UserError(
+            "--lora-rank and --lora-bits are for transformers, with a rank above 0; change or leave them out"
+        )
+    return replace(model, **adapters)
+
+
+def _read_model(args: argparse.Namespace) -> Model:
     sizes: dict[str, Any] = {name: getattr(args, name) for name in SIZES if getattr(args, name) is not None}
+    if shapes.find_config(args.model):
+        if not args.sequence:
+            raise UserError(
+                f"--sequence is missing: {args.model} says how many tokens a row may have, not how many it has"
+            )
+        return replace(shapes.read_shape(args.model), **sizes)
     if args.model != "custom":
         return preset(args.model, **sizes)
     missing = [_flag(name) for name in SIZES if name not in sizes and name not in ("groups", "feed_forward")]
@@ -258,6 +305,8 @@ def _facts(plan: TrainingPlan) -> dict[str, str]:
         "pipeline bubble": format_value(plan.bubble_share, "percent"),
         "communication": f"{format_value(plan.exposed_communication_share, 'percent')} not hidden",
     }
+    shares = [format_value(share, "percent") for share in (plan.error_median, plan.error_p90)]
+    facts["error of speed"] = f"half of published trainings within {shares[0]}, 9 of 10 within {shares[1]}"
     if not plan.fitted:
         facts["caveat"] = f"no data for {plan.architecture}, so Ampere's shares of the peaks are used"
     if plan.epoch_hours is not None:

@@ -1,6 +1,7 @@
 """`nightshift perf plan --serve`: the machines that serve a language model within an objective, and what they cost."""
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nightshift.costs.prices import Machine, read_machines
@@ -8,9 +9,12 @@ from nightshift.runtime.errors import UserError, nearest
 from nightshift_perf.contracts import RejectedReplica, ServingFleet, ServingPlan
 from nightshift_perf.planning.serving import fleet
 from nightshift_perf.planning.serving.batching import RequestLength
+from nightshift_perf.planning.serving.deployment.engines import ENGINES
+from nightshift_perf.planning.serving.deployment.files import name_deployment, write_deployment
+from nightshift_perf.planning.serving.deployment.manifests import ServingDeployment
 from nightshift_perf.planning.serving.fleet import Demand, FleetPlan, FleetSearch, Objective
-from nightshift_perf.planning.serving.replica import PRECISIONS
-from nightshift_perf.planning.serving.shapes import read_shape
+from nightshift_perf.planning.serving.published import read_accuracy
+from nightshift_perf.planning.serving.shapes import read_precision, read_shape
 from pipelines.cli import options
 
 if TYPE_CHECKING:
@@ -32,6 +36,9 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--token-ms", type=float, default=50, help="limit of the mean time per further token in ms (default: 50)"
     )
+    command.add_argument(
+        "--engine", choices=list(ENGINES), default="vllm", help="server whose deployment is written (default: vllm)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,12 +48,29 @@ def run(args: argparse.Namespace) -> int:
     demand = _parse_demand(args)
     search = _search(demand, find_machines(args.gpu))
     described = describe(args.model, demand, search)
+    files = _write(args, search) if args.write else []
     if args.json:
         return options.print_document(described)
     Console().print(_table(described))
+    options.say(
+        "error    in tokens/s at publishers left out of the fit: "
+        f"{described.throughput_error_median:.0%} in the median, "
+        f"{described.throughput_error_p90:.0%} at the 90th percentile"
+    )
     for rejection in search.rejections:
         options.say(f"rejected {rejection}")
+    if files:
+        options.say(f"written  {', '.join(map(str, files))}")
     return 0
+
+
+def _write(args: argparse.Namespace, search: FleetSearch) -> list[Path]:
+    """Write the deployment of the cheapest fleet on demand: spot machines are taken away while they serve."""
+    plan = next((plan for plan in search.plans if plan.market == "on-demand"), None)
+    if plan is None:
+        raise UserError("--write needs a fleet on demand, and no machine that serves this has such a price")
+    deployment = ServingDeployment(name_deployment(args.model), plan, ENGINES[args.engine])
+    return write_deployment(deployment, Path(args.write))
 
 
 def find_machines(kind: str | None) -> list[Machine]:
@@ -73,11 +97,23 @@ def _parse_demand(args: argparse.Namespace) -> Demand:
         request=RequestLength(args.prompt_tokens, args.output_tokens),
         rate=args.rate,
         objective=Objective(args.first_token_ms / 1e3, args.token_ms / 1e3),
-        precisions=(args.precision,) if args.precision else tuple(PRECISIONS),
+        precisions=_choose_precisions(args.model, args.precision),
         tensors=(args.tensor,) if args.tensor is not None else fleet.TENSOR,
     )
     fleet.check_demand(demand)
     return demand
+
+
+def _choose_precisions(model: str, wanted: str | None) -> tuple[str, ...]:
+    """Return the precisions to search: those of weights that are quantized already, or the one that is wanted."""
+    quantized = read_precision(model)
+    if quantized and wanted not in (None, quantized):
+        raise UserError(
+            f"--precision is {wanted}, and the weights of {model} are quantized to {quantized}; "
+            "leave --precision out, or give the config.json of the model that was quantized"
+        )
+    precision = wanted or quantized
+    return (precision,) if precision else fleet.SEARCHED
 
 
 def _search(demand: Demand, machines: list[Machine]) -> FleetSearch:
@@ -107,6 +143,8 @@ def describe(model: str, demand: Demand, search: FleetSearch) -> ServingPlan:
         requests_per_second=demand.rate,
         first_token_limit_seconds=demand.objective.first_token,
         token_limit_seconds=demand.objective.token,
+        throughput_error_median=read_accuracy()["all"].median,
+        throughput_error_p90=read_accuracy()["all"].tail,
         fleets=[_describe_fleet(plan) for plan in search.cheapest.values()],
         rejections=[
             RejectedReplica(
@@ -141,7 +179,7 @@ def _describe_fleet(plan: FleetPlan) -> ServingFleet:
         usd_per_hour=plan.usd_per_hour,
         usd_per_million_tokens=plan.usd_per_million,
         price_date=plan.machine.date,
-        fitted=replica.efficiency.is_fitted,
+        fitted=replica.is_fitted,
     )
 
 
@@ -149,7 +187,7 @@ def _table(plan: ServingPlan) -> "Table":
     from rich.table import Table
 
     request = f"{plan.requests_per_second:g} requests/s of {plan.prompt_tokens:,} + {plan.output_tokens:,} tokens"
-    caption = "first token: 99th percentile; * no data for this architecture, so Ampere's shares are used"
+    caption = "first token: 99th percentile; * no published servers of this architecture or precision were fitted"
     table = Table(title=f"{plan.model}, {request}", caption=caption)
     for column in ("machines", "replicas", "first token, ms", "token, ms", "USD/h", "USD/M tokens"):
         table.add_column(column, justify="left" if column in ("machines", "replicas") else "right")

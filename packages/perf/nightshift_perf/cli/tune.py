@@ -44,7 +44,10 @@ def add(commands: options.Commands) -> None:
     axes = [axis for axis in AXES if axis not in VALUE_AXES]
     command.add_argument("--axes", nargs="+", choices=axes, default=axes, help="settings to vary (default: all)")
     command.add_argument(
-        "--processes", type=int, nargs="+", default=[1], help="numbers of processes to try (default: 1)"
+        "--processes",
+        type=int,
+        nargs="+",
+        help="numbers of processes to try (default: those that share a network by task.trainer, or its processes)",
     )
     command.add_argument(
         "--batch-size",
@@ -69,9 +72,22 @@ def add(commands: options.Commands) -> None:
 
 def tune(args: argparse.Namespace) -> int:
     """Search for the fastest training settings of a network, and write them into the config."""
-    if min([*args.processes, *args.batch_size, *(size for size in (args.rows, args.inputs) if size is not None)]) < 1:
+    if (
+        min(
+            [
+                *(args.processes or ()),
+                *args.batch_size,
+                *(size for size in (args.rows, args.inputs) if size is not None),
+                1,
+            ]
+        )
+        < 1
+    ):
         raise UserError("--rows, --inputs, --processes and --batch-size have to be above 0")
     config = parse(configs.load(args.config))
+    trainer = config.task.trainer
+    args.processes = args.processes or [trainer.processes or trainer.sharing]
+    tuning.check_processes(trainer, args.processes)
     name = choose_network(config, args.candidate)
     network = find_network(config, name, args.inputs)
     setting = _setting(args, network)
@@ -83,7 +99,7 @@ def tune(args: argparse.Namespace) -> int:
         options.report(args, line(tried, setting))
 
     search = Search(partial(VariantProcess, setting=setting), setting, report)
-    baseline = Variant(network.parameters, config.task.trainer.model_dump(mode="json"), args.processes[0])
+    baseline = Variant(network.parameters, trainer.model_dump(mode="json"), args.processes[0])
     tuned = tuning.tune(baseline, search)
     for sentence in conclusion(tuned, setting):
         options.report(args, sentence)
@@ -140,8 +156,6 @@ def conclusion(tuned: Tuned, setting: TuningSetting) -> Iterator[str]:
     yield f"used: {_describe_usage(before, setting)} -> {_describe_usage(after, setting)}"
     if changed := [axis for axis in CHANGES_RESULT if axis in tuned.changes]:
         yield f"changes what is learned, so compare the models: {', '.join(changed)}"
-    if tuned.best.processes > 1:
-        yield f"start it by: python -m {' '.join(tuning.launcher(tuned.best.processes))} components.training ..."
 
 
 def record_traces(variants: Mapping[str, Variant], start: Start, folder: Path) -> Iterator[str]:
@@ -216,8 +230,8 @@ def _setting(args: argparse.Namespace, network: ConfiguredNetwork) -> TuningSett
 
 
 def list_changes(tuned: Tuned, name: str) -> dict[tuple[str, ...], Any]:
-    """Return the changes of a config, by key; the number of processes is not among its settings."""
+    """Return the changes of a config, by key."""
     sections = {
         axis: ("trainer",) if axis in tuned.best.trainer else ("candidates", name, "parameters") for axis in AXES
     }
-    return {("task", *sections[axis], axis): value for axis, value in tuned.changes.items() if axis != PROCESSES}
+    return {("task", *sections[axis], axis): value for axis, value in tuned.changes.items()}

@@ -16,6 +16,7 @@ class TrainerKind(StrEnum):
     NATIVE = "native"  # Nightshift's: states in float32, the loss piece by piece
     MEGATRON = "megatron"
     DEEPSPEED = "deepspeed"
+    FSDP = "fsdp"  # PyTorch's, as torchtitan and llm-foundry use it
 
 
 class Checkpointing(StrEnum):
@@ -68,6 +69,7 @@ class ParallelLayout:
         fused: whether elementwise operations are compiled into few kernels.
         precision: of the matrix products.
         trainer: whose it is.
+        copies: of the trained weights that Nightshift's keeps beside them: one for `keep: best`, one for `ema_decay`.
     """
 
     batch: int
@@ -84,6 +86,7 @@ class ParallelLayout:
     fused: bool = True
     precision: str = "bf16"
     trainer: TrainerKind = TrainerKind.NATIVE
+    copies: int = 0
 
     def data(self, cluster: Cluster) -> int:
         """Return the number of data-parallel replicas."""
@@ -166,7 +169,12 @@ def _check_native(model: Model, cluster: Cluster, layout: ParallelLayout) -> Non
     zero, micro_batches = layout.zero, layout.micro_batches(cluster)
     is_split = layout.tensor * layout.context * layout.pipeline > 1
     is_llama = isinstance(model, Transformer) and model.gated
+    is_whole = layout.tensor == 1 and zero == 0
     refusals = {
+        "lora_rank is for Llama-like models in this trainer; leave it out": model.lora_rank > 0 and not is_llama,
+        "lora_bits is 4, and matrices in 4 bits are not split: give tensor 1 and zero 0": (
+            model.lora_bits == 4 and not is_whole
+        ),
         "zero is 1; the trainer has 0, 2 and 3 (FSDP): give one of these": zero == 1,
         "zero is 2 beside tensor, pipeline or context, which the trainer does not do: give 0 or 3": (
             zero == 2 and is_split

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from nightshift_perf.planning import native
 from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout, TrainerKind
-from nightshift_perf.planning.models import LayerWork, Model, Transformer
+from nightshift_perf.planning.models import NF4, VALUE, LayerWork, Model, Transformer
 
 GIB = 2**30
 CONTEXT = 1.5e9  # bytes of CUDA, NCCL and the allocator's rounding
@@ -53,6 +53,12 @@ def states(model: Model, layout: ParallelLayout, replicas: int) -> float:
     """
     stage = (model.parameters - model.embeddings) * layout.stage_layers(model.layers) / model.layers
     mine = (stage + model.embeddings / min(layout.pipeline, 2)) / layout.tensor
+    if isinstance(model, Transformer) and model.lora_rank:
+        adapters = model.adapters * layout.stage_layers(model.layers) / layout.tensor
+        frozen = (
+            NF4 * stage / layout.tensor + VALUE * (mine - stage / layout.tensor) if model.lora_bits == 4 else 2 * mine
+        )
+        return (frozen / replicas if layout.zero == 3 else frozen) + 18 * adapters
     if layout.zero == 0:
         return 18 * mine
     if layout.zero == 1:
@@ -64,11 +70,16 @@ def states(model: Model, layout: ParallelLayout, replicas: int) -> float:
 
 def activations(model: Model, cluster: Cluster, layout: ParallelLayout) -> float:
     """Return the bytes that are kept on one GPU."""
-    layer, head = model.layer(layout.fused), model.head(layout.fused).kept_split / layout.tensor
-    layers = layout.stage_layers(model.layers) * count_kept_bytes(model, layer, layout)
-    # the loss is computed by the last stage, which holds one micro-batch only
-    fullest = max(layout.held_micro_batches(cluster) * layers, layers + head) if layout.pipeline > 1 else layers + head
-    return layout.micro_batch * fullest / layout.context
+    head = model.head(layout.fused).kept_split / layout.tensor
+    layer = count_kept_bytes(model, model.layer(layout.fused), layout)
+    layers = layout.stage_layers(model.layers)
+    held = layers * layer + head  # the loss is computed by the last stage, which holds one micro-batch only
+    if layout.pipeline > 1:
+        # where layers are missing, the first stage and the last one, beside embedding and head, have one less
+        first = layers - (layout.pipeline * layers - model.layers >= 2)
+        earlier, later = (layout.held_micro_batches(cluster, rank) for rank in (0, 1))
+        held = max(held, earlier * first * layer, later * layers * layer)
+    return layout.micro_batch * held / layout.context
 
 
 def count_kept_bytes(model: Model, layer: LayerWork, layout: ParallelLayout) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 
 from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout
-from nightshift_perf.planning.models import VALUE, Transformer
+from nightshift_perf.planning.models import NF4, VALUE, Transformer
 
 STATE = 16  # bytes of a parameter, its gradient and two moments
 LOGITS = 1 << 27  # that exist at once, as in the recipe
@@ -31,7 +31,7 @@ class Block:
 
 
 def list_blocks(model: Transformer, tensor: int) -> list[Block]:
-    """Return the blocks of a network whose layers so many GPUs share."""
+    """Return the blocks of a network whose layers so many GPUs share; each has a table, also where they are tied."""
     layer = Block((model.layer(fused=True).parameters - 2 * model.hidden) / tensor, 2 * model.hidden)
     table = model.vocabulary * model.hidden / tensor
     return [Block(0, table, is_layer=False), *[layer] * model.layers, Block(table, model.hidden, is_layer=False)]
@@ -47,11 +47,24 @@ def list_stages(model: Transformer, layout: ParallelLayout) -> list[list[Block]]
 
 def states(model: Transformer, cluster: Cluster, layout: ParallelLayout) -> float:
     """Return the bytes of parameters, gradients and optimizer on the GPU that has most of them, and of copies."""
-    return max(count_stage_bytes(stage, cluster, layout) for stage in list_stages(model, layout))
+    return max(
+        count_stage_bytes(model, stage, cluster, layout) + count_copied_bytes(model, stage, cluster, layout)
+        for stage in list_stages(model, layout)
+    )
 
 
-def count_stage_bytes(stage: list[Block], cluster: Cluster, layout: ParallelLayout) -> float:
+def count_copied_bytes(model: Transformer, stage: list[Block], cluster: Cluster, layout: ParallelLayout) -> float:
+    """Return the bytes of a stage's trained weights that are kept beside those that change."""
+    if model.lora_rank:
+        return 4 * layout.copies * sum(block.is_layer for block in stage) * model.adapters / layout.tensor
+    shards = layout.shards(cluster) if layout.zero else 1
+    return 4 * layout.copies * sum(block.parameters for block in stage) / shards
+
+
+def count_stage_bytes(model: Transformer, stage: list[Block], cluster: Cluster, layout: ParallelLayout) -> float:
     """Return the bytes of a stage's states, and of weights that are whole or copied for a while."""
+    if model.lora_rank:
+        return count_adapted_bytes(model, stage, layout, layout.shards(cluster))
     own = sum(block.parameters for block in stage)
     # the backward pass uses the copies of a forward pass that is not repeated; the head makes its own piece by piece
     copied = sum(block.copied for block in stage if block.is_layer)
@@ -65,10 +78,26 @@ def count_stage_bytes(stage: list[Block], cluster: Cluster, layout: ParallelLayo
     return 4 * (block + whole + gradients) + (STATE - 4) * own / layout.shards(cluster) + copies
 
 
+def count_adapted_bytes(model: Transformer, stage: list[Block], layout: ParallelLayout, shards: int) -> float:
+    """Return the bytes of a stage's frozen matrices and of its adapters' states; matrices in 4 bits are not shared."""
+    matrices, own = sum(block.copied for block in stage), sum(block.parameters for block in stage)
+    adapters = STATE * sum(block.is_layer for block in stage) * model.adapters / layout.tensor
+    if model.lora_bits == 4:
+        head = sum(block.copied for block in stage if not block.is_layer)
+        return NF4 * (matrices - head) + 4 * (own - matrices + head) + adapters
+    copies = VALUE * matrices if layout.checkpointing is Checkpointing.NONE else 0
+    if layout.zero == 0:
+        return 4 * own + copies + adapters
+    block = max(block.parameters for block in stage)
+    whole = own if layout.zero == 2 or layout.pipeline > 1 else block
+    return 4 * (block + whole + own / shards) + copies + adapters
+
+
 def activations(model: Transformer, cluster: Cluster, layout: ParallelLayout) -> float:
     """Return the bytes that the fullest GPU keeps for the backward pass."""
     return max(
         count_stage_activations(model, cluster, layout, stage, layout.held_micro_batches(cluster, rank))
+        + count_message_bytes(model, cluster, layout, rank)
         for rank, stage in enumerate(list_stages(model, layout))
     )
 
@@ -86,6 +115,14 @@ def count_stage_activations(
     return kept + max(LOGIT * logits, tokens * count_passing_bytes(model, layout))
 
 
+def count_message_bytes(model: Transformer, cluster: Cluster, layout: ParallelLayout, rank: int) -> float:
+    """Return the bytes in which a GPU of a pipeline receives: PyTorch's stages have a buffer for each micro-batch."""
+    stages = range(rank, layout.pipeline * layout.interleave, layout.pipeline)
+    neighbors = sum((stage > 0) + (stage < layout.pipeline * layout.interleave - 1) for stage in stages)
+    tokens = layout.micro_batches(cluster) * layout.micro_batch * model.sequence / layout.context
+    return neighbors * VALUE * tokens * model.hidden
+
+
 def count_passing_bytes(model: Transformer, layout: ParallelLayout) -> float:
     """Return the bytes of a token that exist only while a layer's backward pass is computed, on one GPU.
 
@@ -98,15 +135,15 @@ def count_passing_bytes(model: Transformer, layout: ParallelLayout) -> float:
 
 def count_kept_bytes(model: Transformer, layout: ParallelLayout, checkpointing: Checkpointing) -> float:
     """Return the bytes that a layer keeps of a token on one GPU."""
-    hidden, inner, keys = model.hidden, model.feed_forward, model.key_width
+    hidden, inner, keys, queries = model.hidden, model.feed_forward, model.key_width, model.query_width
     if checkpointing is Checkpointing.FULL:
         return VALUE * hidden
     if checkpointing is Checkpointing.SELECTIVE:  # input; queries, values, attention, gate; if not compiled the output
-        return VALUE * ((1 if layout.fused else 2) * hidden + (2 * hidden + keys + inner) / layout.tensor)
+        return VALUE * ((1 if layout.fused else 2) * hidden + (2 * queries + keys + inner) / layout.tensor)
     units = inner * (
         (3 if layout.fused else 4) if model.gated else 2
     )  # without a gate, an activation's input and output
     if layout.fused:
-        return VALUE * (5 * hidden + (3 * hidden + 2 * keys + units) / layout.tensor)
+        return VALUE * (5 * hidden + (3 * queries + 2 * keys + units) / layout.tensor)
     # norms keep their inputs in 32 bits, and each product a copy of its own input
-    return VALUE * (11 * hidden + (2 * hidden + 2 * keys + units) / layout.tensor)
+    return VALUE * (11 * hidden + (2 * queries + 2 * keys + units) / layout.tensor)

@@ -1,8 +1,9 @@
 """Plans: what a layout needs and takes, whether it fits, and the fastest one that does."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 from nightshift.runtime.errors import UserError
 from nightshift_perf.planning import memory, timing
@@ -58,42 +59,42 @@ def plan(model: Model, cluster: Cluster, layout: ParallelLayout) -> LayoutPlan:
     )
 
 
-def plan_fitting(model: Model, cluster: Cluster, layout: ParallelLayout) -> LayoutPlan:
-    """Return the plan of a layout that fits.
-
-    Raises:
-        UserError: when it does not; the message says by how much, and what would.
-    """
-    candidate = plan(model, cluster, layout)
-    if candidate.fits:
-        return candidate
-    best = fastest(model, cluster, layout)
-    raise UserError(f"{_overfull(candidate)}; {_instead(best) if best else _more(model, cluster, layout)}")
-
-
-def propose_plan(model: Model, cluster: Cluster, like: ParallelLayout) -> LayoutPlan:
+def propose_plan(model: Model, cluster: Cluster, like: ParallelLayout, fixed: Collection[str] = ()) -> LayoutPlan:
     """Return the fastest plan that fits.
 
     Args:
         model: the model.
         cluster: where it is trained.
-        like: gives the batch, precision, kernels and trainer; the rest is searched.
+        like: gives the batch, precision, kernels and trainer.
+        fixed: further fields that `like` gives; the rest is searched.
 
     Raises:
-        UserError: when none fits; the message says what would.
+        UserError: when none fits; the message says by how much, and what would.
     """
     cluster.gpu.peak(like.precision)
-    best = fastest(model, cluster, like)
-    if best is None:
+    plans = _list_plans(model, cluster, like, fixed)
+    if best := _choose(plans):
+        return best
+    if not fixed:
         where = f"{cluster.gpus} x {cluster.gpu.name}"
         raise UserError(f"no layout of this model with batch {like.batch} fits {where}; {_more(model, cluster, like)}")
-    return best
+    leanest = min(plans, key=lambda plan: plan.memory.total) if plans else plan(model, cluster, like)
+    instead = fastest(model, cluster, like)
+    raise UserError(f"{_overfull(leanest)}; {_instead(instead) if instead else _more(model, cluster, like)}")
 
 
 def fastest(model: Model, cluster: Cluster, like: ParallelLayout) -> LayoutPlan | None:
     """Return the fastest plan that fits, None where none does; see `propose_plan`."""
-    plans = (_try_plan(model, cluster, layout) for layout in _layouts(model, cluster, like))
-    return min((candidate for candidate in plans if candidate and candidate.fits), key=_rank, default=None)
+    return _choose(_list_plans(model, cluster, like))
+
+
+def _choose(plans: Iterable[LayoutPlan]) -> LayoutPlan | None:
+    return min((candidate for candidate in plans if candidate.fits), key=_rank, default=None)
+
+
+def _list_plans(model: Model, cluster: Cluster, like: ParallelLayout, fixed: Collection[str] = ()) -> list[LayoutPlan]:
+    plans = (_try_plan(model, cluster, layout) for layout in _layouts(model, cluster, like, fixed))
+    return [candidate for candidate in plans if candidate]
 
 
 def _rank(candidate: LayoutPlan) -> tuple[float, int]:
@@ -108,30 +109,33 @@ def _try_plan(model: Model, cluster: Cluster, layout: ParallelLayout) -> LayoutP
         return None
 
 
-def _layouts(model: Model, cluster: Cluster, like: ParallelLayout) -> Iterator[ParallelLayout]:
-    tensors = [size for size in SPLITS if size <= cluster.per_node and model.heads % size == 0]
-    contexts = SPLITS if model.tokens >= LONG else (1,)
-    stages = [count for count in range(1, model.layers + 1) if cluster.gpus % count == 0]
-    for tensor, context, pipeline, micro_batch in product(tensors, contexts, stages, MICRO_BATCHES):
-        group = tensor * context * pipeline
-        if cluster.gpus % group or like.batch % (cluster.gpus // group * micro_batch):
+def _layouts(model: Model, cluster: Cluster, like: ParallelLayout, fixed: Collection[str]) -> Iterator[ParallelLayout]:
+    grid: dict[str, Sequence[Any]] = {
+        "tensor": [size for size in SPLITS if size <= cluster.per_node and model.heads % size == 0],
+        "context": SPLITS if model.tokens >= LONG else (1,),
+        "pipeline": [count for count in range(1, model.layers + 1) if cluster.gpus % count == 0],
+        "micro_batch": MICRO_BATCHES,
+    }
+    # a network planned as one layer would recompute all of it at once, which saves nothing
+    kept = tuple(Checkpointing) if model.layers > 1 else (Checkpointing.NONE,)
+    inner: dict[str, Sequence[Any]] = {"zero": range(4), "checkpointing": kept}
+    grid, inner = (
+        {name: (getattr(like, name),) if name in fixed else values for name, values in axes.items()}
+        for axes in (grid, inner)
+    )
+    for values in product(*grid.values()):
+        layout = replace(like, **dict(zip(grid, values, strict=True)))
+        group = layout.tensor * layout.context * layout.pipeline
+        if cluster.gpus % group or like.batch % (cluster.gpus // group * layout.micro_batch):
             continue
-        for interleave, zero, checkpointing in product(_chunks(model, pipeline), range(4), Checkpointing):
-            yield replace(
-                like,
-                micro_batch=micro_batch,
-                tensor=tensor,
-                context=context,
-                pipeline=pipeline,
-                interleave=interleave,
-                zero=zero,
-                checkpointing=checkpointing,
-            )
+        chunks = (like.interleave,) if "interleave" in fixed else _chunks(model, layout.pipeline)
+        for interleave, zero, checkpointing in product(chunks, *inner.values()):
+            yield replace(layout, interleave=interleave, zero=zero, checkpointing=checkpointing)
 
 
 def _chunks(model: Model, pipeline: int) -> list[int]:
-    """Return the numbers of chunks that divide the layers of a stage evenly; 1 always can be."""
-    layers = model.layers // pipeline if pipeline > 1 and model.layers % pipeline == 0 else 1
+    """Return the numbers of chunks that divide the layers of the fullest stage evenly."""
+    layers = -(-model.layers // pipeline) if pipeline > 1 else 1
     return [count for count in range(1, layers + 1) if layers % count == 0]
 
 

@@ -5,38 +5,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nightshift.contracts.profile import Finding, MemoryPoint, Roofline, Scaling, StepShare, TraceProfile
+from nightshift.contracts.profile import MemoryPoint, Roofline, Scaling, StepShare, TraceProfile
 from nightshift_perf.hardware import Gpu
 from nightshift_perf.traces import (
     arithmetic,
     breakdown,
     ceiling,
     diagnosis,
-    gaps,
     kernels,
     processes,
     ranks,
     scaling,
     timeline,
+    warmup,
 )
-from nightshift_perf.traces.arithmetic import Sums
-from nightshift_perf.traces.breakdown import Breakdown
+from nightshift_perf.traces.breakdown import Breakdown, TraceWindow
 from nightshift_perf.traces.ceiling import KernelCounters
-from nightshift_perf.traces.gaps import Cause
 from nightshift_perf.traces.trace import Trace
 
 BINS = 120
 MEMORY_POINTS = 240
-WORKING = ("Computation", "Exposed communication", "Exposed copies")
-IDLE = {
-    Cause.DATA: "Idle: data loader",
-    Cause.COPY: "Idle: pageable copies",
-    Cause.SYNC: "Idle: synchronization",
-    Cause.ALLOCATION: "Idle: allocation of memory",
-    Cause.LAUNCH: "Idle: short gaps between kernels",
-    Cause.PAUSE: "Idle: the host does something else",
-    Cause.DEVICE: "Idle: waits on the GPU itself",
-}
+UNEVEN = 1.05  # times the median that the mean of the steps may be
 
 
 @dataclass(frozen=True)
@@ -56,50 +45,85 @@ class Known:
     counted: Sequence[KernelCounters] = ()
 
 
+@dataclass(frozen=True)
+class Measured:
+    """Traces, and where the time goes in them.
+
+    Attributes:
+        recorded: a trace for each process and device.
+        every: what each GPU in them does, without first steps that take far longer.
+        breakdowns: of those, the GPUs that do the work.
+        worst: the slowest of these; of a recording without any, its first process.
+    """
+
+    recorded: Sequence[Trace]
+    every: Sequence[Breakdown]
+    breakdowns: Sequence[Breakdown]
+    worst: TraceWindow
+
+
+def measure(traces: Sequence[Trace]) -> Measured:
+    """Return where the time goes in at least one trace."""
+    recorded = [part for trace in traces for part in processes.split(trace)]
+    parts = list(map(warmup.leave_out, recorded))
+    every = [breakdown.measure(part, device) for part in parts for device in part.devices]
+    breakdowns = ranks.find_working(every)
+    worst = diagnosis.slowest(breakdowns) if breakdowns else breakdown.measure_host(parts[0])
+    return Measured(recorded, every, breakdowns, worst)
+
+
 def analyze(traces: Sequence[Trace], known: Known) -> TraceProfile:
+    """Return what traces say; see `describe`."""
+    return describe(measure(traces), known)
+
+
+def describe(measured: Measured, known: Known) -> TraceProfile:
     """Return what traces say.
 
     Args:
-        traces: at least one; several are of several ranks, or of several world sizes.
+        measured: several are of several ranks, or of several world sizes.
         known: what they do not say.
 
     Raises:
         UserError: when the GPU has no peak of the precision.
     """
-    parts = [part for trace in traces for part in processes.split(trace)]
-    every = [breakdown.measure(part, device) for part in parts for device in part.devices]
-    breakdowns = ranks.find_working(every)
-    traces = [one.trace for one in breakdowns] or parts[:1]
-    worst = diagnosis.slowest(breakdowns) if breakdowns else None
+    breakdowns, worst = measured.breakdowns, measured.worst
+    traces = [one.trace for one in breakdowns] or [worst.trace]
+    looked_at: Sequence[TraceWindow] = breakdowns or [worst]
     uneven = ranks.imbalance(_comparable(breakdowns))
     device = _device(breakdowns, known)
     verdicts = arithmetic.judge(traces, device, known.counted)
     sums = arithmetic.add_up(traces, verdicts)
-    steps = worst.trace.steps if worst else traces[0].steps
-    step_ms = worst.step_ms if worst else _step_ms(traces[0])
+    step_ms = worst.step_ms if len(worst.trace.steps) else None
+    mfu = _mfu(known, device, step_ms)
     return TraceProfile(
-        sources=list(dict.fromkeys(part.origin.source for part in parts)),
-        step_ms=round(step_ms, 4) if len(steps) else None,
+        sources=list(dict.fromkeys(part.origin.source for part in measured.recorded)),
+        step_ms=round(step_ms, 4) if step_ms else None,
         gpu_busy_pct=_mean([one.percent(one.busy) for one in breakdowns]),
-        data_wait_pct=_mean([one.percent(one.loading) for one in breakdowns]) or _host_waits(traces),
+        data_wait_pct=_mean([one.percent(one.loading) for one in looked_at]) or 0.0,
         communication_pct=_mean([one.percent(one.communication) for one in breakdowns]) or 0.0,
         exposed_communication_pct=_mean([one.percent(one.exposed_communication) for one in breakdowns]) or 0.0,
         tensor_core_pct=round(100 * sums.on / (sums.on + sums.off), 3) if sums.on + sums.off else None,
         unknown_pct=round(100 * sums.unknown / sums.whole, 3) if sums.whole else 0.0,
-        mfu_pct=_mfu(known, device, step_ms if len(steps) else None),
-        diagnosis=_diagnosis(breakdowns, traces, sums),
-        breakdown=_shares(worst) if worst else [],
+        mfu_pct=round(mfu, 3) if mfu is not None and mfu <= 100 else None,
+        diagnosis=diagnosis.diagnose(_comparable(breakdowns), sums) if breakdowns else diagnosis.without_gpu(worst),
+        breakdown=_shares(worst),
         top_kernels=kernels.top_kernels(traces, verdicts),
-        top_operations=kernels.top_operations(worst.trace if worst else traces[0]),
+        top_operations=kernels.top_operations(worst.trace),
         collectives=kernels.collectives(traces),
-        step_times_ms=[round(float(took) / 1000, 4) for took in _between(traces[0])],
+        step_times_ms=[round(float(took) / 1000, 4) for took in measured.recorded[0].step_times],
         gpu_busy_over_time=_busy_over_time(breakdowns),
         memory=_memory(traces),
         ranks=[ranks.describe_rank(one) for one in breakdowns],
         imbalance_pct=round(uneven.percent, 3) if uneven else None,
         roofline=_roofline(device, traces, known),
         scaling=_scaling(breakdowns),
-        caveats=[*_caveats(traces, breakdowns, known, device), *_left_out(every, breakdowns)],
+        caveats=[
+            *_caveats(traces, breakdowns, known, device),
+            *_impossible(mfu, known, device),
+            *_uneven_steps(worst),
+            *_left_out(measured.every, breakdowns),
+        ],
     )
 
 
@@ -109,39 +133,18 @@ def _comparable(breakdowns: Sequence[Breakdown]) -> Sequence[Breakdown]:
     return [one for one in breakdowns if one.trace.origin.world_size == max(sizes, key=lambda size: size or 0)]
 
 
-def _diagnosis(breakdowns: Sequence[Breakdown], traces: Sequence[Trace], sums: Sums) -> list[Finding]:
-    if breakdowns:
-        return diagnosis.diagnose(_comparable(breakdowns), sums)
-    first, last = traces[0].window
-    return [diagnosis.without_gpu((last - first) / 1000)]
-
-
-def _shares(one: Breakdown) -> list[StepShare]:
-    times = dict(zip(WORKING, (one.compute, one.exposed_communication, one.exposed_copies), strict=True))
-    idle = {IDLE[cause]: one.idle[cause] for cause in Cause}
+def _shares(one: TraceWindow) -> list[StepShare]:
+    """Return the parts of the window; a process without a GPU is idle in all but its operations."""
+    times = {name: timeline.length(moments) for name, moments in one.parts.items()}
     return [
-        StepShare(name=name, ms=round(one.ms(took), 4), pct=round(one.percent(took), 3), is_idle=name in idle)
-        for name, took in (times | idle).items()
+        StepShare(
+            name=name,
+            ms=round(one.ms(took), 4),
+            pct=round(one.percent(took), 3),
+            is_idle=name not in (*breakdown.WORKING, breakdown.HOST_PARTS[0]),
+        )
+        for name, took in times.items()
     ]
-
-
-def _host_waits(traces: Sequence[Trace]) -> float:
-    trace = traces[0]
-    first, last = trace.window
-    waited = timeline.length(timeline.clip(gaps.loading(trace), trace.window))
-    return round(100 * waited / (last - first), 3) if last > first else 0.0
-
-
-def _step_ms(trace: Trace) -> float:
-    first, last = trace.window
-    return (last - first) / max(len(trace.steps), 1) / 1000
-
-
-def _between(trace: Trace) -> timeline.Floats:
-    """Return how long each step takes until the next one begins."""
-    if not len(trace.steps):
-        return np.zeros(0)
-    return np.diff(np.r_[trace.steps[:, 0], trace.steps[-1, 1]])
 
 
 def _busy_over_time(breakdowns: Sequence[Breakdown]) -> list[float]:
@@ -177,7 +180,28 @@ def _device(breakdowns: Sequence[Breakdown], known: Known) -> Gpu | None:
 def _mfu(known: Known, device: Gpu | None, step_ms: float | None) -> float | None:
     if known.flops_per_step is None or device is None or not step_ms:
         return None
-    return round(ceiling.mfu(known.flops_per_step, step_ms, device.peak(known.precision)), 3)
+    return ceiling.mfu(known.flops_per_step, step_ms, device.peak(known.precision))
+
+
+def _uneven_steps(one: TraceWindow) -> list[str]:
+    """Say that a few steps take far longer, where the mean is far from the median."""
+    mean = one.length / one.steps / 1000
+    if mean <= UNEVEN * one.step_ms:
+        return []
+    return [
+        f"A few steps take far longer: {one.step_ms:,.4g} ms is the median of a step, {mean:,.4g} ms the mean, to "
+        "which the parts and costs of a step add up."
+    ]
+
+
+def _impossible(mfu: float | None, known: Known, device: Gpu | None) -> list[str]:
+    """Return why there is no MFU where a step would compute more than the GPU can."""
+    if mfu is None or device is None or mfu <= 100:
+        return []
+    return [
+        f"No MFU: {known.flops_per_step:.4g} operations in a step of this length are more than the {device.name} "
+        f"can do in {known.precision}. Give --flops-per-step for a step on one GPU, and the right --precision."
+    ]
 
 
 def _roofline(device: Gpu | None, traces: Sequence[Trace], known: Known) -> Roofline | None:

@@ -36,17 +36,23 @@ ALLOCATING = (
     "cudamalloc", "cudafree", "cudahostalloc", "cumemalloc", "cumemcreate", "cumemmap",
     "hipmalloc", "hipfree", "hiphostmalloc", "zememalloc", "zememfree",
 )  # fmt: skip
-LOADING = ("enumerate(dataloader)", "dataloader.__next__")
+NEXT_BATCH = "nightshift.next_batch"  # of our trainer
+LOADING = ("enumerate(dataloader)", "dataloader.__next__", NEXT_BATCH)
 
 
 def loading(trace: Trace) -> Floats:
-    """Return when the host waits for its data loader, as `enumerate(DataLoader)` marks it."""
+    """Return when the host waits for its data loader, as `enumerate(DataLoader)` or our trainer marks it."""
     return timeline.union(timeline.spans(trace.host, _ranges(trace) & trace.match_names(trace.host, *LOADING)))
 
 
 def pageable(trace: Trace, rows: Rows) -> Mask:
     """Return which rows of work copy from memory of the host that is not pinned."""
     return np.asarray((rows["kind"] == DeviceWork.COPY) & trace.match_names(rows, "pageable -> device"))
+
+
+def migrating(trace: Trace, rows: Rows) -> Mask:
+    """Return which rows of work move pages of unified memory."""
+    return np.asarray((rows["kind"] == DeviceWork.COPY) & trace.match_names(rows, "unified memory", "managed"))
 
 
 def blocking(trace: Trace) -> dict[Cause, Floats]:

@@ -106,9 +106,8 @@ def _bus_factor(name: str, ranks: int) -> float:
 
 def top_operations(trace: Trace) -> list[Operation]:
     """Return what the host spends most of its own time on: operations of PyTorch, or ranges where there are none."""
-    kind = Host.OPERATION if np.any(trace.host["kind"] == Host.OPERATION) else Host.RANGE
-    rows = trace.host[trace.host["kind"] == kind]
-    own = _own_times(rows)
+    rows = find_operations(trace)
+    own = own_times(rows)
     by_name, whole = totals(trace, rows, own), float(own.sum()) or 1.0
     first = sorted(by_name, key=lambda name: (-by_name[name].time, name))[:TOP]
     return [
@@ -123,13 +122,19 @@ def top_operations(trace: Trace) -> list[Operation]:
     ]
 
 
+def find_operations(trace: Trace) -> Rows:
+    """Return the operations of PyTorch on the host, or its ranges where there are none."""
+    kind = Host.OPERATION if np.any(trace.host["kind"] == Host.OPERATION) else Host.RANGE
+    return np.asarray(trace.host[trace.host["kind"] == kind])
+
+
 def longest(trace: Trace) -> list[tuple[str, float]]:
     """Return the three names with the most time, and their shares: kernels, or operations of the host without a GPU."""
     shares = [(entry.name, entry.pct / 100) for entry in top_kernels([trace], arithmetic.judge([trace]))]
     return (shares or [(entry.name, entry.share) for entry in top_operations(trace)])[:3]
 
 
-def _own_times(rows: Rows) -> Floats:
+def own_times(rows: Rows) -> Floats:
     """Return the time of each row without that of the rows inside it on the same thread."""
     own = rows["end"] - rows["start"]
     order = np.lexsort([-own, rows["start"], rows["thread"]])

@@ -183,7 +183,9 @@ class TraceBuilder:
                 str(args.collective or ""), _integer(args.elements), str(args.dtype), _integer(args.ranks)
             )
         size = _integer(args.bytes, 0)
-        return (*span, size, cause, operation, self._name(event), device, stream, kind, lane, -1, -1)
+        known = args.blocks is not None
+        shape = (_number(args.blocks) or 0.0, _number(args.occupancy) or -1.0) if known else (-1.0, -1.0)
+        return (*span, size, cause, operation, self._name(event), device, stream, kind, lane, -1, -1, *shape)
 
     def _host(self, event: TraceEvent, span: tuple[float, float], kind: Host) -> tuple[Any, ...]:
         args, name = event.args or Arguments(), str(event.name)

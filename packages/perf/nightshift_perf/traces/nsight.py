@@ -16,7 +16,9 @@ A `globalTid` is a machine, a process and a thread in one number: its upper bits
 process, as those of a `globalPid` are.
 """
 
+import re
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -30,14 +32,19 @@ from nightshift.runtime.errors import UserError
 from nightshift_perf.traces import processes, steps
 from nightshift_perf.traces.rows import RowBuffer
 from nightshift_perf.traces.steps import StepMark
+from nightshift_perf.traces.timeline import Floats
 from nightshift_perf.traces.trace import HOST, MEMORY, WORK, DeviceWork, Host, Origin, Rows, Trace
 
 # enumerations by the documentation: what is copied from where, and kinds of memory
 DIRECTIONS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP", 11: "HtoD", 12: "DtoH", 13: "DtoD"}
+MIGRATIONS = (11, 12, 13)  # of pages of unified memory
 MEMORIES = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device", 6: "Managed"}
 RANGES = (59, 60, None)  # NvtxPushPopRange, NvtxStartEndRange, and where the table does not say
 THREAD_BITS, PID = 24, (1 << 24) - 1
 WHEN = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")  # columns of work
+GRID = ("gridX", "gridY", "gridZ")
+SAMPLED = re.compile(r"(GPC|SM|graphics) clock|power|throttl", re.IGNORECASE)
+GPU_BITS = 0xFF  # of a metric's type, the GPU's number
 PART = 100_000  # rows that are held as objects at once
 EXPORT = "export it with: nsys export --type sqlite FILE.nsys-rep"
 
@@ -106,6 +113,7 @@ class Export:
             processes=labels or [""],
             marks=marks,
             gpus=self._gpus_of_processes(gpus),
+            counters=self._counters(zero),
         )
 
     def _rows(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
@@ -123,9 +131,13 @@ class Export:
             yield from self.database.execute(f"SELECT {selected} FROM {table}")  # noqa: S608
 
     def _kernels(self, texts: dict[int, str]) -> Iterator[tuple[Any, ...]]:
-        for *when, long, short in self._rows("CUPTI_ACTIVITY_KIND_KERNEL", *WHEN, "demangledName", "shortName"):
+        columns = (*GRID, "demangledName", "shortName")
+        sizes = dict(self._rows("TARGET_INFO_GPU", "id", "smCount"))
+        for *when, x, y, z, long, short in self._rows("CUPTI_ACTIVITY_KIND_KERNEL", *WHEN, *columns):
             name = texts.get(long) or texts.get(short) or "unknown kernel"
-            yield self._work(name, DeviceWork.KERNEL, 0, *when)
+            size = sizes.get(when[2])
+            *row, _, occupancy = self._work(name, DeviceWork.KERNEL, 0, *when)
+            yield (*row, x * y * z / size if size and x and y and z else -1.0, occupancy)
 
     def _graphs(self) -> Iterator[tuple[Any, ...]]:
         for *when, graph in self._rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", *WHEN, "graphExecId|graphId"):
@@ -135,9 +147,8 @@ class Export:
         memories = MEMORIES | dict(self._rows("ENUM_CUDA_MEM_KIND", "id", "label|name"))
         columns = ("bytes", "copyKind", "srcKind", "dstKind")
         for *when, size, kind, source, target in self._rows("CUPTI_ACTIVITY_KIND_MEMCPY", *WHEN, *columns):
-            name = (
-                f"Memcpy {DIRECTIONS.get(kind, 'other')} ({_sides(kind, memories.get(source), memories.get(target))})"
-            )
+            sides = "Unified memory" if kind in MIGRATIONS else _sides(kind, memories.get(source), memories.get(target))
+            name = f"Memcpy {DIRECTIONS.get(kind, 'other')} ({sides})"
             yield self._work(name, DeviceWork.COPY, size, *when)
 
     def _sets(self) -> Iterator[tuple[Any, ...]]:
@@ -175,6 +186,16 @@ class Export:
                 names[process] = seen
         return names
 
+    def _counters(self, zero: float) -> dict[tuple[int, str], Floats]:
+        """Return clocks, power and throttling that were sampled (`--gpu-metrics-devices`)."""
+        metrics = self._rows("TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName")
+        listed = {(kind, number): name for kind, number, name in metrics if SAMPLED.search(name or "")}
+        samples: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
+        for at, kind, number, value in self._rows("GPU_METRICS", "timestamp", "typeId", "metricId", "value"):
+            if (kind, number) in listed and value is not None:
+                samples[kind & GPU_BITS, listed[kind, number]].append((at / 1000 - zero, float(value)))
+        return {key: np.array(sorted(rows)) for key, rows in samples.items()}
+
     def _name(self, text: str) -> int:
         return self.names.setdefault(text, len(self.names))
 
@@ -188,7 +209,7 @@ class Export:
         number = -1 if device is None else device
         lane = self.lanes.setdefault(number, len(self.lanes))
         where = (-1 if cause is None else cause, -1, self._name(name), number, -1 if stream is None else stream)
-        return start / 1000, end / 1000, size or 0, *where, kind, lane, self._process(process), -1  # type: ignore[operator]
+        return start / 1000, end / 1000, size or 0, *where, kind, lane, self._process(process), -1, -1.0, -1.0  # type: ignore[operator]
 
     def _host(
         self, start: int, end: int, thread: int | None, cause: int | None, name: str, kind: Host

@@ -72,6 +72,7 @@ def _part(trace: Trace, process: int, device: int | None, several: bool) -> Trac
     launching = np.unique(trace.host["process"][_launching(trace.host)]).tolist()
     own = [mark for mark in trace.marks if mark.process == process]
     marks = trace.marks if not own and launching == [process] else own  # a parent marks the steps of its only worker
+    chosen = steps.choose(marks, _launches(work, host) if len({mark.thread for mark in marks}) > 1 else {})
     origin = replace(
         trace.origin,
         process=trace.processes[process] if several else "",
@@ -84,9 +85,28 @@ def _part(trace: Trace, process: int, device: int | None, several: bool) -> Trac
         work=work,
         host=host,
         memory=memory[memory["device"] == device] if device is not None else memory,
-        steps=steps.choose(marks, _launches(work, host) if len({mark.thread for mark in marks}) > 1 else {}),
+        steps=_follow_gpu(chosen, work, host),
         marks=marks,
     )
+
+
+def _follow_gpu(marked: Floats, work: Rows, host: Rows) -> Floats:
+    """Return the steps as the GPU does them: see `steps.follow_gpu`.
+
+    Work whose call was not recorded was launched before the recording where it precedes all other work, else when it
+    began.
+    """
+    if not len(marked) or not len(work):
+        return marked
+    calls = host[_launching(host)]
+    launches = _starts(work, calls) if len(calls) else np.full(len(work), np.inf)
+    is_known = np.isfinite(launches)
+    if not is_known.any():
+        return steps.spread(marked, float(work["end"].max()))
+    first = work["start"][is_known].min()
+    launches = np.where(is_known, launches, np.where(work["start"] < first, -np.inf, work["start"]))
+    order = np.argsort(launches, kind="stable")
+    return steps.follow_gpu(marked, launches[order], work["end"][order])
 
 
 def _launches(work: Rows, host: Rows) -> dict[int, int]:

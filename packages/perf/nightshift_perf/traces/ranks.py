@@ -1,15 +1,20 @@
 """Several GPUs together: which one the others wait for."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from nightshift.contracts.profile import Rank
+from nightshift.runtime.errors import UserError
 from nightshift_perf.traces.breakdown import Breakdown
 from nightshift_perf.traces.scaling import StepMeasurement
+from nightshift_perf.traces.trace import Origin
 
 NEGLIGIBLE = 0.01  # share of another GPU's work
+RANK = re.compile(r"rank[_.-]?(\d+)", re.IGNORECASE)
 APART = 1.5  # ratio of step times from which on traces hardly are of one training
 
 
@@ -20,6 +25,27 @@ class Imbalance:
     slowest: Breakdown
     percent: float
     won: float
+
+
+def check_related(origins: Sequence[Origin]) -> None:
+    """Refuse traces of which nothing tells that they are ranks of one training, or points of one scaling curve.
+
+    Raises:
+        UserError: names the traces.
+    """
+    numbers = [(_rank(origin), origin.world_size) for origin in origins]
+    if len(origins) > 1 and (len(set(numbers)) < len(numbers) or (None, None) in numbers):
+        sources = ", ".join(origin.source for origin in origins)
+        raise UserError(
+            f"{sources}: nothing tells that these traces are ranks of one training (their distributedInfo, or names "
+            "such as rank0.json); to compare two trainings give --before TRACE --after TRACE"
+        )
+
+
+def _rank(origin: Origin) -> int | None:
+    """Return a trace's rank, by what it says or by its name."""
+    named = RANK.search(Path(origin.source).name)
+    return int(named[1]) if origin.rank is None and named else origin.rank
 
 
 def describe_rank(one: Breakdown) -> Rank:

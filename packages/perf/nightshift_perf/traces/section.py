@@ -95,7 +95,18 @@ def diagnosis(findings: Sequence[Finding]) -> TableBlock:
 
 def advice(findings: Sequence[Finding]) -> Text:
     """Return what shows it, and what helps."""
-    return Text(sentences=[f"{finding.title}: {finding.evidence} {finding.fix}" for finding in findings])
+    return Text(sentences=[f"{finding.title}: {explain(finding)}" for finding in findings])
+
+
+def explain(finding: Finding) -> str:
+    """Return what shows a finding, what helps, which settings of the config do, and what these win."""
+    sentences = [finding.evidence, finding.fix]
+    if finding.settings:
+        sentences.append(f"Set {', '.join(finding.settings)}.")
+    if finding.gain_ms:
+        low, high = finding.gain_ms
+        sentences.append(f"To be won, where cores are free: {low:,.3g} to {high:,.3g} ms a step.")
+    return " ".join(sentences)
 
 
 def _breakdown(profile: TraceProfile) -> TableBlock:
@@ -109,7 +120,8 @@ def _breakdown(profile: TraceProfile) -> TableBlock:
         for share in profile.breakdown
         if share.ms
     ]
-    return TableBlock(title="Where the step of the slowest GPU goes", columns=columns, rows=rows)
+    title = "Where the step goes" if profile.gpu_busy_pct is None else "Where the step of the slowest GPU goes"
+    return TableBlock(title=title, columns=columns, rows=rows)
 
 
 def _pictures(profile: TraceProfile) -> Iterator[Block]:

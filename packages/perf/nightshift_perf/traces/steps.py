@@ -84,3 +84,31 @@ def _spans(marks: Sequence[StepMark]) -> Floats:
 
 def _overlap(spans: Floats) -> bool:
     return bool(np.any(spans[:-1, 1] - spans[1:, 0] > TOLERANCE * (spans[:-1, 1] - spans[:-1, 0])))
+
+
+def follow_gpu(steps: Floats, launches: Floats, ends: Floats) -> Floats:
+    """Return the steps as the GPU does them, where the host runs ahead of it; else as they are.
+
+    The host may launch a step's work long before the GPU begins it. A step of the GPU lasts until all is done that was
+    launched before the host's next step; what was launched a moment before a step is the step's.
+
+    Args:
+        steps: of the host.
+        launches: when each piece of work was launched, in order, float64 (m,).
+        ends: when each is done, float64 (m,).
+    """
+    if not len(steps) or not len(launches):
+        return steps
+    early = TOLERANCE * float(np.median(steps[:, 1] - steps[:, 0]))
+    edges = np.r_[steps[:, 0], steps[-1, 1]]
+    until = np.searchsorted(launches, np.r_[steps[:, 0] - early, steps[-1, 1]])
+    bounds = np.maximum(edges, np.r_[-np.inf, np.maximum.accumulate(ends)][until])
+    return steps if bounds[-1] <= edges[-1] + early else np.column_stack([bounds[:-1], bounds[1:]])
+
+
+def spread(steps: Floats, end: float) -> Floats:
+    """Return steps of one length that last until the GPU is done, where nothing tells which work is whose."""
+    if not len(steps) or end <= steps[-1, 1]:
+        return steps
+    bounds = np.linspace(steps[0, 0], end, len(steps) + 1)
+    return np.column_stack([bounds[:-1], bounds[1:]])

@@ -48,6 +48,8 @@ class Arguments(msgspec.Struct, gc=False):
     elements: Any = msgspec.field(default=None, name="In msg nelems")
     ranks: Any = msgspec.field(default=None, name="Group size")
     dtype: Any = None
+    blocks: Any = msgspec.field(default=None, name="blocks per SM")
+    occupancy: Any = msgspec.field(default=None, name="est. achieved occupancy %")
     shapes: Any = msgspec.field(default=None, name="Input Dims")
     types: Any = msgspec.field(default=None, name="Input type")
     device_type: Any = msgspec.field(default=None, name="Device Type")

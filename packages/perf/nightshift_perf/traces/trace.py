@@ -34,9 +34,11 @@ class Host(IntEnum):
 # `name` is an index into `Trace.names`, `process` into `Trace.processes`; `cause` connects a call with the work it
 # launched, `operation` work with the operation of PyTorch that wanted it; -1 where that is not known. `lane` is what
 # the recording shows a GPU as, which two processes may use for two GPUs; `product` is an index into `Trace.products`.
+# `blocks` is the blocks of a kernel's grid per multiprocessor, `occupancy` per cent as Kineto estimates it; else -1.
 WORK = np.dtype(
     [("start", "f8"), ("end", "f8"), ("bytes", "f8"), ("cause", "i8"), ("operation", "i8"), ("name", "i4"),
-     ("device", "i4"), ("stream", "i8"), ("kind", "i1"), ("lane", "i4"), ("process", "i4"), ("product", "i4")]
+     ("device", "i4"), ("stream", "i8"), ("kind", "i1"), ("lane", "i4"), ("process", "i4"), ("product", "i4"),
+     ("blocks", "f4"), ("occupancy", "f4")]
 )  # fmt: skip
 HOST = np.dtype(
     [("start", "f8"), ("end", "f8"), ("cause", "i8"), ("operation", "i8"), ("thread", "i8"), ("name", "i4"),
@@ -91,13 +93,15 @@ class Trace:
         work: on GPUs, dtype `WORK`, in order of start.
         host: on threads of the host, dtype `HOST`, in order of start.
         memory: allocated and reserved bytes of GPUs over time, dtype `MEMORY`.
-        steps: start and end of each step of the training, float64 (n, 2), disjoint; of one thread.
+        steps: start and end of each step of the training, float64 (n, 2), disjoint; of one thread, or as the GPU does
+            them where the host runs ahead of it.
         collectives: `cause` of a kernel -> what NCCL says of it.
         products: what operations multiply, each once.
         caveats: sentences about what could not be read.
         processes: as the recording calls them.
         marks: ranges that may be steps, in order of start.
         gpus: process -> its GPUs' names, where they differ from `origin.devices`.
+        counters: device and name of what was sampled on it -> moments and values, float64 (n, 2).
     """
 
     origin: Origin
@@ -112,6 +116,7 @@ class Trace:
     processes: list[str] = field(default_factory=lambda: [""])
     marks: list[StepMark] = field(default_factory=list)
     gpus: dict[int, dict[int, str]] = field(default_factory=dict)
+    counters: dict[tuple[int, str], Floats] = field(default_factory=dict)
 
     @property
     def window(self) -> tuple[float, float]:
@@ -119,6 +124,11 @@ class Trace:
         rows = timeline.spans(self.work if len(self.work) else self.host)
         spans = self.steps if len(self.steps) else rows
         return (float(spans[:, 0].min()), float(spans[:, 1].max())) if len(spans) else (0.0, 0.0)
+
+    @property
+    def step_times(self) -> Floats:
+        """How long each step takes until the next one begins, float64 (n,)."""
+        return np.diff(np.r_[self.steps[:, 0], self.steps[-1:, 1]])
 
     @property
     def devices(self) -> list[int]:

@@ -1,5 +1,6 @@
 """`nightshift perf plan` as a person calls it."""
 
+import json
 import re
 from pathlib import Path
 
@@ -7,42 +8,32 @@ import pytest
 import yaml
 
 from nightshift.runtime.errors import UserError
-from nightshift_perf.cli import plan
-from nightshift_perf.hardware import gpu
-from nightshift_perf.planning import search
-from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout, TrainerKind
-from nightshift_perf.planning.models import preset
+from packages.perf.tests.planning.serving.test_shapes import write
 from tests.pipelines.samples import called
 
+LLAMA_10B = ["--model", "llama-10b", "--gpu", "a100-80gb", "--nodes", "2", "--gpus-per-node", "4", "--batch", "64"]
 
-def test_a_plan_is_printed_with_its_cost_and_written_as_a_recipe(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "recipe.yaml"
+
+def test_a_plan_is_printed_with_its_cost(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--model", "llama3-8b", "--gpu", "h100-80gb", "--batch", "16"]
 
-    assert called("perf", "plan", *words, "--samples", "1e6", "--usd-per-gpu-hour", "3", "--output", str(file)) == 0
+    assert called("perf", "plan", *words, "--samples", "1e6", "--usd-per-gpu-hour", "3") == 0
 
     printed = capsys.readouterr().out
-    recipe = yaml.safe_load(file.read_text())
-    hours = 1e6 / 16 * recipe["expected"]["step_seconds"] / 3600
-    (cost,) = re.findall(r"([\d,.]+) USD", printed)
-    assert float(cost.replace(",", "")) == pytest.approx(hours * 8 * 3, rel=1e-3)
-    assert "layout   --micro-batch" in printed and recipe["cluster"]["gpu"] == "h100-80gb"
+    (seconds,), (cost,) = re.findall(r"([\d.]+) s ", printed), re.findall(r"([\d,.]+) USD", printed)
+    assert float(cost.replace(",", "")) == pytest.approx(1e6 / 16 * float(seconds) / 3600 * 8 * 3, rel=1e-3)
+    assert "layout   --micro-batch" in printed
 
 
 def test_this_trainer_is_planned_unless_another_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--model", "llama-10b", "--gpu", "a100-80gb", "--nodes", "2", "--gpus-per-node", "4", "--batch", "64"]
-
-    assert called("perf", "plan", *words) == 0
+    assert called("perf", "plan", *LLAMA_10B) == 0
     own = capsys.readouterr().out
-    assert called("perf", "plan", *words, "--trainer", "megatron") == 0
+    assert called("perf", "plan", *LLAMA_10B, "--trainer", "megatron") == 0
     published = capsys.readouterr().out
 
-    # 118 GiB in this trainer
-    assert "71.6 of 79.1 GiB" in published and "--pipeline 1 --interleave 1 --zero 1" in published
+    assert "--zero 2" in published  # beside a pipeline this trainer does not have it
     assert published.rstrip().endswith("--trainer megatron")
-    assert "76.2 of 79.1 GiB" in own and "native" in own and "--zero 0" in own
+    assert "78.2 of 79.1 GiB" in own and "native" in own and "--zero 0" in own
 
 
 def test_a_model_is_given_by_its_sizes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,16 +44,64 @@ def test_a_model_is_given_by_its_sizes(capsys: pytest.CaptureFixture[str]) -> No
     assert "0.163 billion" in capsys.readouterr().out
 
 
-def test_a_recipe_says_what_was_planned() -> None:
-    planned = search.propose_plan(preset("llama3-8b"), Cluster(gpu("h100-80gb"), 1, 8, 50e9), ParallelLayout(16))
+def test_a_model_is_given_by_its_config_with_the_tokens_of_a_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "config.json"
+    sizes = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8}
+    sizes |= {"intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 131072}
+    file.write_text(json.dumps({"model_type": "llama", **sizes}))
+    words = ["--gpu", "h100-80gb", "--batch", "16"]
 
-    written = yaml.safe_load(plan.recipe(planned, "llama3-8b"))
+    assert called("perf", "plan", "--model", str(file), "--sequence", "8192", *words, "--json") == 0
+    given = json.loads(capsys.readouterr().out)
+    assert called("perf", "plan", "--model", "llama3-8b", *words, "--json") == 0
+    preset = json.loads(capsys.readouterr().out)
 
-    layout = {name: value for name, value in written["layout"].items() if name not in ("data", "micro_batches")}
-    kinds = {"checkpointing": Checkpointing(layout["checkpointing"]), "trainer": TrainerKind(layout["trainer"])}
-    assert ParallelLayout(**layout | kinds) == planned.layout
-    assert written["expected"]["step_seconds"] == pytest.approx(planned.timing.step, rel=1e-3)
-    assert written["layout"]["data"] * written["layout"]["micro_batches"] * written["layout"]["micro_batch"] == 16
+    assert given | {"model": ""} == preset | {"model": ""}
+    with pytest.raises(UserError, match=r"--sequence is missing: .* says how many tokens a row may have"):
+        called("perf", "plan", "--model", str(file), *words)
+
+
+def test_adapters_are_in_the_written_plan(tmp_path: Path) -> None:
+    file = tmp_path / "plan.yaml"
+    words = ["--model", "llama2-7b", "--gpu", "a100-40gb", "--gpus-per-node", "1", "--batch", "8", "--lora-rank", "16"]
+
+    assert called("perf", "plan", *words, "--lora-bits", "4", "--write", str(file)) == 0
+
+    assert {"lora_rank": 16, "lora_bits": 4}.items() <= yaml.safe_load(file.read_text())["network"].items()
+    with pytest.raises(UserError, match=r"--lora-bits are for transformers, with a rank above 0"):
+        called("perf", "plan", *words[:-2], "--lora-bits", "4")
+
+
+def test_a_written_plan_is_the_trainers_config_with_what_starts_it(tmp_path: Path) -> None:
+    file = tmp_path / "plan.yaml"
+
+    layout = ["--pipeline", "2", "--zero", "3", "--checkpointing", "selective"]
+    assert called("perf", "plan", *LLAMA_10B, *layout, "--write", str(file)) == 0
+
+    plan, trainjob = yaml.safe_load(file.read_text()), yaml.safe_load((tmp_path / "plan.trainjob.yaml").read_text())
+    assert plan["trainer"] == {"nodes": 2, "processes": 4, "shard": 4, "pipeline": 2}
+    fit = {"batch_size": 64, "microbatches": 16, "precision": "bf16", "recompute": "selective", "compile": "default"}
+    assert plan["network"] == fit
+    planned = plan["planned"]
+    assert planned["memory_bytes"] > planned["states_bytes"] + planned["activations_bytes"]
+    assert planned["bubble"] == pytest.approx(1 / 17, rel=0.1) and planned["throughput_unit"] == "tokens"
+    assert "--max-restarts 3 --nproc-per-node 4 --nnodes 2 -m components.training" in plan["launch"]
+    assert trainjob["spec"]["trainer"]["numNodes"] == 2
+    batch_file = (tmp_path / "plan.sbatch").read_text()
+    assert (
+        "#SBATCH --nodes=2\n#SBATCH --gpus-per-node=4\n" in batch_file and "sbatch plan.sbatch --config" in batch_file
+    )
+
+
+def test_a_written_plan_is_not_one_of_a_published_trainer(tmp_path: Path) -> None:
+    words = ["--trainer", "megatron", "--write", str(tmp_path / "plan.yaml")]
+
+    with pytest.raises(UserError, match=r"--trainer megatron is not one that Nightshift's trainer runs"):
+        called("perf", "plan", *LLAMA_10B, *words)
+
+    assert not list(tmp_path.iterdir())
 
 
 def test_serving_is_planned_with_its_cost_and_with_what_was_rejected(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,6 +111,21 @@ def test_serving_is_planned_with_its_cost_and_with_what_was_rejected(capsys: pyt
     printed = capsys.readouterr().out
     assert "p5.48xlarge" in printed and "p4de" not in printed and "fp8" not in printed
     assert "rejected 1 x h100-80gb, bf16: weights of 131.4 GiB leave no room" in printed
+    assert re.search(r"error    in tokens/s at publishers left out of the fit: \d+% in the median, \d+%", printed)
+
+
+def test_weights_that_are_quantized_already_are_planned_in_their_precision(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, quantization_config={"quant_method": "fp8"})
+
+    assert called("perf", "plan", "--serve", "--model", str(tmp_path), "--gpu", "h200-141gb", "--json") == 0
+
+    plan = json.loads(capsys.readouterr().out)
+    assert {fleet["precision"] for fleet in plan["fleets"]} == {"fp8"}
+    assert 0 < plan["throughput_error_median"] < plan["throughput_error_p90"] < 0.5
+    with pytest.raises(UserError, match=r"--precision is bf16, and the weights of .* are quantized to fp8"):
+        called("perf", "plan", "--serve", "--model", str(tmp_path), "--precision", "bf16")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from nightshift.contracts.profile import TraceProfile
 from nightshift.contracts.section import Section
 from nightshift.runtime.errors import UserError
+from nightshift_perf.contracts import TraceChanges
 from packages.perf.tests.traces.samples import Events, save
 from tests.pipelines.samples import called, command
 
@@ -53,6 +54,40 @@ def test_several_traces_are_several_ranks(tmp_path):
     assert [rank.rank for rank in TraceProfile.read(str(tmp_path / "out/profile.json")).ranks] == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("names", "about"),
+    [
+        (("before.json", "after.json"), ({}, {})),
+        (("a.json", "b.json"), ({"rank": 0, "world_size": 2}, {"rank": 0, "world_size": 2})),
+        (("rank0.json", "other.json"), ({}, {})),
+    ],
+)
+def test_traces_that_do_not_say_that_they_are_ranks_are_not_averaged(names, about, tmp_path):
+    traces = [save(tmp_path / name, events(), distributedInfo=info) for name, info in zip(names, about, strict=True)]
+    with pytest.raises(UserError, match=f"{names[0]}.*{names[1]}.*--before TRACE --after TRACE"):
+        called("perf", "profile", "--trace", *traces, "--output", str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_training_is_compared_with_itself_before_a_change(tmp_path):
+    before, folder = save(tmp_path / "before.json", events()), tmp_path / "out"
+    faster = Events().steps((0, 800), (800, 1600))
+    after = save(tmp_path / "after.json", faster.kernel("sgemm<float>", 0, 600).kernel("sgemm<float>", 800, 600))
+    done = run("--before", before, "--after", after, "--output", folder)
+    assert done.returncode == 0, done.stderr
+    changes = TraceChanges.read(str(folder / "changes.json"))
+    assert (changes.verdict, changes.pairs, changes.step.saved_ms) == ("faster", 2, 0.2)
+    assert "Faster: 1 -> 0.8 ms a step (1.25 times as fast)" in done.stdout
+    assert "Faster: 1 -&gt; 0.8 ms a step" in (folder / "report.html").read_text()
+    assert {path.name for path in folder.iterdir()} == {"changes.json", "changes.section.json", "report.html"}
+
+
+def test_names_of_files_may_say_the_ranks(tmp_path):
+    traces = [save(tmp_path / f"train_rank{number}.json", events()) for number in range(2)]
+    called("perf", "profile", "--trace", *traces, "--output", str(tmp_path / "out"))
+    assert len(TraceProfile.read(str(tmp_path / "out/profile.json")).ranks) == 2
+
+
 def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path):
     (tmp_path / "trace.json").write_text('{"traceEvents": [{"ph": "X", ')
     done = run("--trace", tmp_path / "trace.json", "--output", tmp_path / "out")
@@ -66,6 +101,8 @@ def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path):
     ("flags", "reason"),
     [
         ([], "--trace FILE_OR_URI"),
+        (["--before", "a.json"], "belong together"),
+        (["--before", "a.json", "--after", "b.json", "--trace", "c.json"], "belong together"),
         (["--trace", "missing.json"], "missing.json does not exist"),
         (["--trace", "train.nsys-rep"], "nsys export --type sqlite"),
         (["--trace", "kernels.ncu-rep"], "--csv --page raw"),

@@ -11,7 +11,8 @@ import yaml
 
 from nightshift.config import parse
 from nightshift.config.neural import Trainer
-from nightshift.models.neural import simulated
+from nightshift.models.neural import nccl_tests, simulated
+from nightshift.models.neural.collectives import describe_timing
 from nightshift.models.neural.trial import StretchTimer
 from nightshift.runtime.errors import UserError
 from nightshift_perf.cli.tune import find_network, list_changes, width
@@ -48,7 +49,7 @@ def test_a_batch_size_that_is_faster_is_written_into_the_config_with_its_comment
     assert file.read_text() == before.replace("batch_size: 4}  # ours", "batch_size: 512}  # ours")
     assert configs.load(str(file))["task"]["candidates"]["mlp"]["parameters"] == {"hidden": 8, "batch_size": 512}
     first, row, *_ = printed.splitlines()
-    assert first == "mlp on cpu, 1,024 rows of 15 inputs"
+    assert first == "mlp on cpu, 1,024 rows of 19 inputs"
     figures = r"[\d.]+ .?FLOP/s, \d+\.\d % of the CPU; faster"
     assert re.fullmatch(rf"  batch_size 512 +[\d,.]+ rows/s +\+[\d.]+ %  {figures}", row)
     assert "changes what is learned, so compare the models: batch_size" in printed
@@ -111,14 +112,21 @@ def test_what_is_not_written_is_said_in_lines_to_copy(network: str, is_dry: bool
 
     assert first == f"to write into {file}:"
     assert yaml.safe_load("\n".join(lines)) == {
-        "task": {"trainer": {"compression": "bf16"}, "candidates": {"mlp": {"parameters": {"compile": "default"}}}}
+        "task": {
+            "trainer": {"processes": 2, "compression": "bf16"},
+            "candidates": {"mlp": {"parameters": {"compile": "default"}}},
+        }
     }
     assert file.read_text() == before
 
 
 @pytest.mark.slow
-def test_every_collective_is_measured_with_every_size_and_too_slow_ones_fail_after_the_table() -> None:
-    words = ["--processes", "2", "--sizes", "1000", "65536", "--at-least", "100000"]
+def test_every_collective_is_measured_beside_a_log_of_nccl_tests_and_too_slow_ones_fail_after_the_table(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "alltoall_perf.txt"
+    log.write_text(nccl_tests.row(describe_timing("all-to-all", 65536, seconds=1e-4, count=2), {}))
+    words = ["--processes", "2", "--sizes", "1000", "65536", "--at-least", "100000", "--beside", str(log)]
 
     done = subprocess.run(
         engine("perf", "collectives", *words), capture_output=True, text=True, timeout=SECONDS, check=False
@@ -126,13 +134,12 @@ def test_every_collective_is_measured_with_every_size_and_too_slow_ones_fail_aft
 
     assert done.returncode == 1, done.stderr[-3000:]
     assert done.stderr.count("--at-least is 100000") == 1
-    first, header, *rows = done.stdout.splitlines()
-    assert (first, header.split()[:3]) == ("2 processes, gloo", ["collective", "bytes", "us"])
-    measured = {
-        (name, size): list(map(float, rest)) for name, size, *rest in (row.replace(",", "").split() for row in rows)
-    }
-    names = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-    assert list(measured) == [(name, size) for name in names for size in ("1000", "65536")]
-    for (name, size), (micros, algorithm, bus) in measured.items():
-        assert algorithm == pytest.approx(int(size) / micros / 1e3, abs=1e-3, rel=0.1)
-        assert bus == pytest.approx(algorithm * (1 if name == "all-reduce" else 0.5), abs=1e-3)
+    (tmp_path / "ours.txt").write_text(done.stdout)
+    measured = nccl_tests.read_log(str(tmp_path / "ours.txt"))
+    assert list(measured) == [(name, size) for name in nccl_tests.TESTS for size in (1000, 65536)]
+    factors = {"all-reduce": 1.0, "send-receive": 1.0}
+    for timing in measured.values():
+        assert timing.algorithm == pytest.approx(timing.size / timing.seconds, abs=1e6, rel=0.1)
+        assert timing.bus == pytest.approx(timing.algorithm * factors.get(timing.collective, 0.5), abs=1e6)
+    beside = [line for line in done.stdout.splitlines() if " 100.00 " in line and line.split()[0] == "65536"]
+    assert [line.split()[-3] for line in beside] == ["0.655"]

@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from nightshift.runtime.errors import UserError
 from nightshift_perf.hardware import gpu, gpus
-from nightshift_perf.planning import memory, published, search, timing
+from nightshift_perf.planning import fitting, memory, published, search, timing
+from nightshift_perf.planning.efficiency import TABLE as TABLE_OF_SHARES
 from nightshift_perf.planning.efficiency import efficiency
 from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout, TrainerKind
 from nightshift_perf.planning.models import preset
@@ -18,16 +20,26 @@ MEGATRON = ParallelLayout(16, sequence_parallel=True, trainer=TrainerKind.MEGATR
 
 TABLE = published.points()
 # elsewhere what is computed again in the backward pass is not published
-WITH_LAYOUTS = ("llm-foundry", "torchtitan", "torchtitan-h200", "megatron-lm")
+WITH_LAYOUTS = ("llm-foundry", "torchtitan", "ibm-fsdp", "megatron-lm")
 
 
-def test_published_speeds_that_nothing_was_fitted_to_are_met_within_8_percent_and_most_within_20() -> None:
-    held_out = published.errors(TABLE, published.HELD_OUT)
-    middle, tail = published.spread(held_out)
+def test_the_speeds_of_a_source_that_the_fit_has_not_seen_are_met_within_10_percent_and_most_within_25() -> None:
+    error = published.measure_error(TABLE)
 
-    assert len(held_out) > 80
-    assert middle < 0.08
-    assert tail < 0.2
+    assert error.points > 300 and error.sources > 8
+    assert error.median < 0.1
+    assert error.tail < 0.25
+    page = Path("packages/perf/docs/planning.md").read_text()
+    assert f"within {error.median:.1%}, and 90 % within {error.tail:.1%}" in page
+
+
+@pytest.mark.slow
+def test_the_table_of_shares_is_what_the_fit_to_the_points_gives() -> None:
+    table = yaml.safe_load(TABLE_OF_SHARES.read_text())
+    seen = [point for point in TABLE if point.is_fitted and point.source != "nemo"]
+
+    assert fitting.fit_shares(seen, table["given"]) == pytest.approx(table["fitted"]["nemo"], rel=0.02)
+    assert set(table["fitted"]) == {"all", *(point.source for point in TABLE if point.is_fitted)}
 
 
 @pytest.mark.slow
@@ -38,9 +50,27 @@ def test_the_page_of_points_is_that_of_the_table() -> None:
 
 
 def test_a_layout_that_somebody_has_run_fits() -> None:
-    refused = [point.name for point in TABLE if point.source in WITH_LAYOUTS and not point.plan().fits]
+    refused = [point.name for point in TABLE if point.source in WITH_LAYOUTS and not point.plan.fits]
 
     assert not refused
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "batch", "given"),
+    (
+        # Llama Team, The Llama 3 Herd of Models, 2024, table 4: nothing is recomputed
+        ("llama3-405b", 1024, 2048, {"tensor": 8, "pipeline": 16, "checkpointing": Checkpointing.NONE}),
+        ("llama2-70b", 2, 32, {"tensor": 4, "pipeline": 4}),  # NeMo 24.12, fine-tuning
+    ),
+)
+def test_what_a_published_layout_leaves_open_is_searched(
+    name: str, nodes: int, batch: int, given: dict[str, Any]
+) -> None:
+    like = replace(MEGATRON, batch=batch, **given)
+
+    proposal = search.propose_plan(preset(name), replace(NODE, nodes=nodes), like, given)
+
+    assert proposal.fits and {field: getattr(proposal.layout, field) for field in given} == given
 
 
 def test_counted_states_are_those_of_deepspeeds_functions() -> None:
@@ -143,7 +173,7 @@ def test_layers_that_stages_do_not_divide_leave_the_fullest_stage_to_wait_for() 
 
     even = search.plan(replace(model, layers=128), cluster, uneven.layout)
     assert uneven.timing.compute == even.timing.compute
-    assert uneven.memory.activations == even.memory.activations
+    assert even.memory.activations * 120 / 128 == pytest.approx(uneven.memory.activations)  # its first stage has 7
 
 
 def test_logits_are_split_by_tensor_parallelism_and_sequences_by_context_parallelism() -> None:
@@ -166,7 +196,9 @@ def test_a_layout_that_does_not_fit_is_refused_with_one_that_does() -> None:
     model = preset("llama3-8b")
 
     with pytest.raises(UserError, match=r"needs \d+\.\d GiB a GPU .* has 79.1; this would fit, .*--zero [23]") as error:
-        search.plan_fitting(model, NODE, ParallelLayout(16))
+        search.propose_plan(
+            model, NODE, ParallelLayout(16), ("zero", "checkpointing", "micro_batch", "pipeline", "tensor")
+        )
 
     words = str(error.value).split("step: ")[1].split()
     fields = {
@@ -174,16 +206,16 @@ def test_a_layout_that_does_not_fit_is_refused_with_one_that_does() -> None:
     }
     checkpointing = Checkpointing(fields.pop("checkpointing"))
     layout = ParallelLayout(16, checkpointing=checkpointing, **{name: int(value) for name, value in fields.items()})
-    assert search.plan_fitting(model, NODE, layout).fits
+    assert search.plan(model, NODE, layout).fits
 
 
 def test_a_model_that_fits_in_no_layout_is_refused_with_the_nodes_it_takes() -> None:
     model = preset("llama3-70b")
 
-    with pytest.raises(UserError, match=r"no layout .* fits 8 x h100-80gb; it would on 2 nodes with --batch 32"):
+    with pytest.raises(UserError, match=r"no layout .* fits 8 x h100-80gb; it would on 4 nodes with --batch 32"):
         search.propose_plan(model, NODE, ParallelLayout(32))
 
-    assert search.propose_plan(model, replace(NODE, nodes=2), ParallelLayout(32)).fits
+    assert search.propose_plan(model, replace(NODE, nodes=4), ParallelLayout(32)).fits
     assert search.fastest(model, NODE, ParallelLayout(32)) is None
 
 
@@ -191,10 +223,7 @@ def test_the_proposal_is_at_least_as_fast_as_every_published_layout_that_fits() 
     model, cluster = preset("llama3-8b"), Cluster(gpu("h100-96gb-500w"), 16, 8, 50e9)
     theirs = replace(MEGATRON, batch=256, micro_batch=2, zero=3, checkpointing=Checkpointing.SELECTIVE)
 
-    assert (
-        search.propose_plan(model, cluster, theirs).timing.step
-        <= search.plan_fitting(model, cluster, theirs).timing.step
-    )
+    assert search.propose_plan(model, cluster, theirs).timing.step <= search.plan(model, cluster, theirs).timing.step
 
 
 @pytest.mark.parametrize(

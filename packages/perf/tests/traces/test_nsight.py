@@ -189,3 +189,25 @@ def test_a_truncated_export_is_refused(tmp_path):
     path.write_bytes(whole.read_bytes()[:5000])
     with pytest.raises(UserError, match="no complete SQLite export"):
         read.read(str(path))
+
+
+def test_grids_migrations_of_unified_memory_and_sampled_clocks_are_read(tmp_path):
+    path = export(tmp_path / "train.sqlite", LAYOUTS["2024.5, with GPU metrics"])
+    with closing(sqlite3.connect(path)) as database:
+        for axis in "XYZ":
+            database.execute(f"ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL ADD COLUMN grid{axis} INT DEFAULT 2")
+        database.execute("ALTER TABLE TARGET_INFO_GPU ADD COLUMN smCount INT DEFAULT 80")
+        database.execute("UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET copyKind = 11, bytes = 2097152")
+        clock = (256, 1, "General Metrics", 7, "GPC Clock Frequency [MHz]")
+        database.execute("INSERT INTO TARGET_INFO_GPU_METRICS VALUES (?, ?, ?, ?, ?)", clock)
+        for at, value in ((600_000, 1980), (1_200_000, 990), (1_300_000, 990)):
+            database.execute("INSERT INTO GPU_METRICS VALUES (?, 256, 7, ?)", (at, value))
+        database.commit()
+    trace = read.read(path)
+    kernels = trace.work[trace.work["name"] == trace.names.index("void sgemm<float>(int)")]
+    assert kernels["blocks"] == pytest.approx(0.1)
+    assert gaps.migrating(trace, trace.work).sum() == 1
+    assert trace.counters[0, "GPC Clock Frequency [MHz]"].tolist() == [[600, 1980], [1200, 990], [1300, 990]]
+    titles = [finding.title for finding in analyze([trace], Known()).diagnosis]
+    assert {"Page migrations (unified memory)", "A GPU that slows down"} <= set(titles)
+    assert "Copies from pageable memory" not in titles

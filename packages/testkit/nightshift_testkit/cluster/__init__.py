@@ -10,9 +10,10 @@ in each pod a token of its account.
 
 Deployments have no replica sets, and all their pods are replaced at once; a host's path is an empty folder.
 
-Jobs know indices and what of a pod's failure makes them fail; `trainer.py` acts as Kubeflow Trainer.
+Jobs know indices and what of a pod's failure makes them fail; `trainer.py` acts as Kubeflow Trainer, `kserve.py` as
+KServe in mode Standard, whose webhook is the only one.
 
 Not built: exec, attach, port-forward and copying; Services, network policies, cron jobs and all else that is only
 stored; affinity between pods, preemption by priority; scopes of quotas; OpenAPI beyond what kubectl
-needs to apply; several versions of one custom resource as the same objects; webhooks.
+needs to apply; several versions of one custom resource as the same objects.
 """

@@ -22,6 +22,7 @@ class Operations:
 
     def __init__(self, store: ResourceStore) -> None:
         self._store = store
+        self.webhooks: list[Callable[[ResourceKind, Json], None]] = []  # refuse what is created or changed
 
     def create(self, kind: ResourceKind, value: Any, namespace: str = "", dry: bool = False) -> Json:
         created = _read(kind, value, namespace)
@@ -33,7 +34,7 @@ class Operations:
         for name in OURS:
             meta.pop(name, None)
         created = validation.defaulted(kind, created)
-        validation.validate(kind, created)
+        self._check(kind, created)
         if kind.has_status:
             created.pop("status", None)
         with self._store.changed:
@@ -41,6 +42,11 @@ class Operations:
             if kind == NAMESPACE:
                 _begin_namespace(admitted)
             return admitted if dry else self._added(kind, admitted)
+
+    def _check(self, kind: ResourceKind, value: Json) -> None:
+        validation.validate(kind, value)
+        for webhook in self.webhooks:
+            webhook(kind, value)
 
     def _added(self, kind: ResourceKind, value: Json) -> Json:
         done = self._store.add(kind, value)
@@ -62,7 +68,7 @@ class Operations:
             if changed["metadata"].get("uid", before["metadata"]["uid"]) != before["metadata"]["uid"]:
                 raise conflict(kind, name)
             after = _combined(kind, before, changed, part)
-            validation.validate(kind, after)
+            self._check(kind, after)
             immutability.check(kind, before, after)
             return after if dry else self._replaced(kind, before, after)
 

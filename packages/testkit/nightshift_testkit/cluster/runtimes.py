@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from dataclasses import dataclass, field
@@ -145,6 +146,7 @@ class ProcessRuntime:
 
 
 def _placed(text: str, mounts: list[Mount]) -> str:
-    for mount in sorted(mounts, key=lambda mount: -len(mount.path)):
-        text = text.replace(mount.path, mount.source)
-    return text
+    """Replace paths by their sources in one pass, as a source may contain another mount's path."""
+    sources = {mount.path: mount.source for mount in mounts}
+    paths = sorted(sources, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, paths)), lambda match: sources[match[0]], text) if paths else text

@@ -6,6 +6,7 @@ from typing import Any
 from kubernetes import client, watch
 
 from nightshift_testkit.cluster.cluster import SimulatedCluster
+from nightshift_testkit.cluster.runtimes import Container, Mount, ProcessRuntime
 from nightshift_testkit.cluster.samples import IMAGE, NAMESPACE, gone, named, phase, pod, state, until, waiting
 from nightshift_testkit.processes import wait_until
 
@@ -174,3 +175,13 @@ def test_a_running_pod_is_ready_and_an_ended_one_is_not(cluster: SimulatedCluste
     cluster.kill("step", NAMESPACE)
     phase(cluster, "Failed")
     assert ready(cluster.pods()[0])["Ready"] == "False"
+
+
+def test_a_path_within_the_source_of_another_mount_stays_as_it_is(tmp_path: Path) -> None:
+    mounts = [Mount(str(tmp_path), "/weights"), Mount("/elsewhere", str(tmp_path.parent))]
+
+    process = ProcessRuntime().start(Container("step", "image", ["echo", "/weights"], mounts=mounts))
+
+    with process.output as output:
+        assert output.read().decode().strip() == str(tmp_path)
+    assert process.wait().code == 0

@@ -7,14 +7,12 @@ those of live tensors, and a schedule's actions take 1 forward and 2 backward.
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -22,12 +20,14 @@ from torch.utils._pytree import tree_leaves
 from benchmarks import figures, planned
 from nightshift.config.neural import Trainer
 from nightshift.models.neural import devices, processes
+from nightshift.models.neural.parallel import shard
 from nightshift.models.neural.pipeline import PipelineReplica
 from nightshift.models.neural.replica import Replica
 from nightshift.models.neural.trainer import NetworkTraining
 from nightshift_llm.recipes import llama
 from nightshift_llm.recipes.llama import Llama
-from nightshift_perf import hardware
+from nightshift_perf import bubbles, hardware
+from nightshift_perf.bubbles import Piece
 from nightshift_perf.planning.layout import Cluster
 
 CPU = torch.device("cpu")
@@ -44,9 +44,7 @@ LAYOUTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "PP 2 x DP 4, interleaved": ({"pipeline": 2, "schedule": "interleaved"}, {"batch_size": 256, "microbatches": 4}),
     "DP 2 x FSDP 2 x CP 2": ({"shard": 4, "context": 2}, {"batch_size": 128, "recompute": "selective"}),
 }
-FORWARD, BACKWARD = 1, 2  # units of time
-
-Action = tuple[bool, int, int]  # whether it is forward, the stage, the piece of the batch
+SECONDS = {"forward": 1.0, "backward": 2.0}  # units of time
 
 
 class Census(TorchDispatchMode):
@@ -63,7 +61,7 @@ class Census(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        for storage in (local(value).untyped_storage() for value in tree_leaves(result) if isinstance(value, Tensor)):
+        for storage in (shard(value).untyped_storage() for value in tree_leaves(result) if isinstance(value, Tensor)):
             if self._storages.setdefault(storage._cdata, reference := StorageWeakRef(storage)) is reference:
                 self._bound += storage.nbytes()
         self._operations += 1
@@ -79,14 +77,9 @@ class Census(TorchDispatchMode):
         return sum(torch.UntypedStorage._new_with_weak_ptr(key).nbytes() for key in self._storages)
 
 
-def local(tensor: Tensor) -> Tensor:
-    """Return this process's part of a tensor."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
-
-
 def measure(name: str) -> figures.Row:
     """Count a layout of 8 processes: the bytes of the fullest, and the bubble of a pipeline."""
-    shared, fit = LAYOUTS[name]
+    shared, fit = LAYOUTS.get(name) or json.loads(name)
     recipe, trainer = build(**fit), Trainer.parse_value(shared)
     with devices.reproducible(0, 1):
         replica = processes.replica(recipe, trainer, CPU)
@@ -98,8 +91,8 @@ def measure(name: str) -> figures.Row:
     if isinstance(replica, PipelineReplica):
         orders: list[Any] = [None] * trainer.pipeline
         dist.all_gather_object(orders, actions[len(actions) // 2 :], group=replica.mesh["pipeline"].get_group())
-        idle = measure_bubble(orders)
-        row |= {"bubble": f"{idle:.1%}", "formula": f"{formula(trainer, fit['microbatches']):.1%}"}
+        idle = bubbles.measure_bubble(orders)
+        row |= {"bubble": f"{idle:.1%}", "formula": f"{bubbles.formula(trainer, fit['microbatches']):.1%}"}
     return row
 
 
@@ -116,7 +109,9 @@ def plan_bytes(recipe: Llama, trainer: Trainer, count: int) -> float:
 
 def count_peak(replica: Replica) -> int:
     """Return the most bytes that a process holds in the second step of a training; call it once."""
-    training = NetworkTraining(replica, replica.recipe.random_rows(2 * replica.fit.batch_size, CPU))
+    rows = replica.recipe.random_rows(3 * replica.fit.batch_size, CPU)
+    rows.hold_out(replica.fit.validation)
+    training = NetworkTraining(replica, rows)
     batches = training.batches()
     training.step(next(batches))
     kept = count_states(training)
@@ -127,10 +122,11 @@ def count_peak(replica: Replica) -> int:
 
 
 def count_states(training: NetworkTraining) -> int:
-    """Return the bytes of this process's parameters and moments; gradients come and go."""
+    """Return the bytes of this process's parameters, their moments and copies; gradients come and go."""
     moments = [value for state in training.optimizer.state.values() for value in state.values()]
-    tensors = [*(weight for part in training.replica.parts for weight in part.parameters()), *moments]
-    return sum(local(tensor).nbytes for tensor in tensors)
+    copies = [kept for name, kept in training.state().items() if name.startswith(("best.", "ema."))]
+    tensors = [*(weight for part in training.replica.parts for weight in part.parameters()), *moments, *copies]
+    return sum(shard(tensor).nbytes for tensor in tensors)
 
 
 def gather(value: int) -> list[int]:
@@ -140,50 +136,20 @@ def gather(value: int) -> list[int]:
     return [int(item) for item in values]
 
 
-def record_actions(replica: PipelineReplica) -> list[Action]:
+def record_actions(replica: PipelineReplica) -> list[Piece]:
     """Return a list to which every piece is added that a stage of this process computes from now on."""
-    actions: list[Action] = []
+    actions: list[Piece] = []
     schedule: Any = replica._schedule  # PyTorch's own table of 1F1B leaves out the last stage's first piece
     for stage in getattr(schedule, "_stages", None) or [schedule._stage]:
-        for is_forward, name in ((True, "forward_one_chunk"), (False, "backward_one_chunk")):
-            setattr(stage, name, partial(_record, actions, (is_forward, stage.stage_index), getattr(stage, name)))
+        for work in SECONDS:
+            name = f"{work}_one_chunk"
+            setattr(stage, name, partial(_record, actions, (work, stage.stage_index), getattr(stage, name)))
     return actions
 
 
-def _record(actions: list[Action], kind: tuple[bool, int], call: Any, piece: int, *args: Any, **kwargs: Any) -> Any:
-    actions.append((*kind, piece))
-    return call(piece, *args, **kwargs)
-
-
-def measure_bubble(orders: list[list[Action]]) -> float:
-    """Return the share of the time in which processes of a pipeline wait, by the order of what each computes."""
-    stages = 1 + max(stage for actions in orders for _, stage, _ in actions)
-    ends: dict[Action, int] = {}
-    clocks, queues = [0] * len(orders), [list(actions) for actions in orders]
-    while any(queues):
-        waiting = sum(map(len, queues))
-        for rank, queue in enumerate(queues):
-            while queue and (began := find_start(queue[0], stages, ends)) is not None:
-                action = queue.pop(0)
-                clocks[rank] = max(clocks[rank], began) + (FORWARD if action[0] else BACKWARD)
-                ends[action] = clocks[rank]
-        assert sum(map(len, queues)) < waiting, queues
-    return 1 - len(ends) * (FORWARD + BACKWARD) / 2 / len(orders) / max(clocks)
-
-
-def find_start(action: Action, stages: int, ends: Mapping[Action, int]) -> int | None:
-    """Return when what an action waits for has ended; None while it has not."""
-    is_forward, stage, piece = action
-    if is_forward:
-        return 0 if stage == 0 else ends.get((True, stage - 1, piece))
-    last = (True, stage, piece) if stage == stages - 1 else (False, stage + 1, piece)
-    return ends.get(last)
-
-
-def formula(trainer: Trainer, pieces: int) -> float:
-    """Return (p - 1) / (v m + p - 1) for v chunks per stage (Narayanan et al., 2021)."""
-    chunks = 1 if trainer.schedule == "1f1b" else 2
-    return (trainer.pipeline - 1) / (chunks * pieces + trainer.pipeline - 1)
+def _record(actions: list[Piece], kind: tuple[str, int], call: Any, number: int, *args: Any, **kwargs: Any) -> Any:
+    actions.append(Piece(*kind, number, SECONDS[kind[0]]))
+    return call(number, *args, **kwargs)
 
 
 def count_layouts(*names: str) -> list[figures.Row]:

@@ -5,9 +5,14 @@ how much weights and losses differ.
 """
 
 import json
+import os
+import shutil
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,14 +20,15 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from nightshift.config.neural import Trainer
 from nightshift.models.neural import devices, mesh, pipeline, processes, trainer  # noqa: F401 once, for every process
 from nightshift.models.neural.data import ResidentDataset
-from nightshift.models.neural.parallel import local
+from nightshift.models.neural.parallel import local, shard
 from nightshift.models.neural.replica import Replica
 from nightshift.models.neural.trainer import NetworkTraining
-from nightshift.models.recipes import Recipe, mlp
+from nightshift.models.recipes import Recipe, mlp, resnet
 from nightshift.models.recipes.mlp import MLP, MLPParameters
 from nightshift_llm.recipes import llama
 from tests.nightshift.models.neural import forked, resumable
@@ -33,8 +39,12 @@ DECODER = {"depth": 3, "width": 32, "heads": 4, "kv_heads": 2, "batch_size": 32,
 SELECTIVE = {"recompute": "selective"}  # beside one process that keeps all
 PIPELINE = {"pipeline": 2}
 PIECES = {"microbatches": 4}
+TOGETHER = {"sync_batch_norm": True}
+BEST = {"learning_rate": 1.0, "clip": 0.5, "validation": 0.2, "validations": 7, "keep": "best", **PIECES}
+MEASURED = {"ddp": {}, "fsdp": {"shard": 2}, "zero-2": {"zero": 2}, "tp": {"tensor": 2}, "pp": PIPELINE}
 DECAYED = {"weight_decay": 0.5}
-NETWORKS = ("llama", "mixed")  # in the names of their plans; the others train an MLP
+TIED = {"pretrained": str(Path(tempfile.gettempdir(), f"plans-{os.getpid()}"))}
+NETWORKS = ("llama", "resnet", "mixed")  # in the names of their plans; the others train an MLP
 Measure = Callable[[str, dict[str, Any] | None, dict[str, Any]], dict[str, torch.Tensor]]
 PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
     2: {
@@ -45,6 +55,9 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "ddp, weights decay": ({}, DECAYED),
         "ddp, gradients as bf16": ({"compression": "bf16"}, {}),
         "ddp, gradients by PowerSGD": ({"compression": "powersgd"}, {}),
+        "ddp, gradients by PowerSGD in 7 buckets": ({"compression": "powersgd", "bucket_mb": 0.0003}, {}),
+        "resnet, ddp": ({}, {**TOGETHER, "clip": 0.05}),
+        "resnet, fsdp, recomputed": ({"shard": 2}, {**TOGETHER, "recompute": "full"}),
         "fsdp": ({"shard": 2}, {}),
         "fsdp, accumulated, clipped, recomputed": ({"shard": 2}, {**PIECES, "clip": 0.05, "recompute": "full"}),
         "fsdp, mixed": ({"shard": 2}, PIECES),
@@ -63,12 +76,18 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "pp 1f1b": (PIPELINE, PIECES),
         "pp 1f1b, clipped": (PIPELINE, {**PIECES, "clip": 0.05}),
         "pp 1f1b, clipped, weights decay": (PIPELINE, {**PIECES, "clip": 0.05, **DECAYED}),
+        **{f"{name}, best kept": (shared, BEST) for name, shared in MEASURED.items()},
         "pp interleaved": ({**PIPELINE, "schedule": "interleaved"}, PIECES),
         "pp zero-bubble": ({**PIPELINE, "schedule": "zero-bubble"}, PIECES),
         "llama, fsdp, accumulated, clipped, recomputed": ({"shard": 2}, {**PIECES, "clip": 0.05, "recompute": "full"}),
         "llama, tp, clipped": ({"tensor": 2}, {"clip": 0.05}),
         "llama, pp 1f1b": (PIPELINE, PIECES),
         "llama, cp": ({"shard": 2, "context": 2}, {"clip": 0.05}),
+        "llama, adapted, tp": ({"tensor": 2}, {"clip": 0.05, **TIED, "lora_rank": 4}),
+        "llama, tied, ddp": ({}, {**PIECES, "clip": 0.05, **TIED}),
+        "llama, tied, fsdp": ({"shard": 2}, {"clip": 0.05, **TIED}),
+        "llama, tied, tp": ({"tensor": 2}, {"clip": 0.05, **TIED}),
+        "llama, tied, pp": (PIPELINE, {**PIECES, "clip": 0.05, **TIED}),
     },
     4: {
         "hsdp 2 x 2": ({"shard": 2}, {}),
@@ -111,6 +130,8 @@ def subject(name: str, overrides: dict[str, Any]) -> tuple[Recipe, ResidentDatas
     """Return the network of a plan, and its 103 rows: neither batches nor processes nor pieces divide them."""
     if name.startswith("llama"):
         return decoder(overrides)
+    if name.startswith("resnet"):
+        return images(overrides)
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(103, 5)).astype(np.float32)
     labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
@@ -125,6 +146,27 @@ def decoder(overrides: dict[str, Any]) -> tuple[Recipe, ResidentDataset]:
     rows = torch.randint(0, 32, (103, 17), dtype=torch.int32, generator=drawn)
     weights = torch.rand(103, 16, generator=drawn).round()
     return recipe, ResidentDataset(rows, weights / weights.mean() / 16, recipe.fit.batch_size)
+
+
+@contextmanager
+def pretrained_weights() -> Iterator[None]:
+    """Have random weights of a Llama where `TIED` names them; processes of a group would not write them."""
+    shape = LlamaConfig(
+        vocab_size=32, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=16, tie_word_embeddings=True,
+    )  # fmt: skip
+    LlamaForCausalLM(shape).save_pretrained(TIED["pretrained"])
+    yield
+    shutil.rmtree(TIED["pretrained"])
+
+
+def images(overrides: dict[str, Any]) -> tuple[Recipe, ResidentDataset]:
+    """Return a small ResNet whose processes normalize together."""
+    fit = {"stages": "1,1", "width": 4, "epochs": 2, "batch_size": 32}
+    recipe = resnet.build("", {"side": 6, "channels": 3, "classes": 4}, fit | overrides)
+    drawn = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (103, 6, 6, 3), dtype=torch.uint8, generator=drawn)
+    return recipe, ResidentDataset(pixels, torch.randint(0, 4, (103,), generator=drawn), recipe.fit.batch_size)
 
 
 def replicate(name: str, shared: dict[str, Any] | None, overrides: dict[str, Any]) -> tuple[Replica, ResidentDataset]:
@@ -147,8 +189,9 @@ def gradients(name: str, shared: dict[str, Any] | None, overrides: dict[str, Any
     """The gradients of the first step, of which Adam's first moment has a tenth; of a pipeline, those that are here."""
     with devices.reproducible(0, threads=1):
         training = NetworkTraining(*replicate(name, shared, overrides))
-        training.step(next(training.batches()))
-        return {key: 10 * local(value) for key, value in training.state().items() if key.endswith(".exp_avg")}
+        training.losses.add(1, training.step(next(training.batches())))
+        moments = {key: 10 * local(value) for key, value in training.state().items() if key.endswith(".exp_avg")}
+        return moments | {"logged loss": torch.tensor(training.losses.newest)}
 
 
 @cache
@@ -170,7 +213,7 @@ def check_shards(training: NetworkTraining, zero: int) -> None:
 
 
 def local_size(value: torch.Tensor) -> int:
-    return (value.to_local() if isinstance(value, DTensor) else value).numel()
+    return shard(value).numel()
 
 
 def main(*names: str) -> None:
@@ -178,7 +221,8 @@ def main(*names: str) -> None:
         plans = PLANS[dist.get_world_size()]
         for name in names or plans:
             shared, overrides = plans[name]
-            network = next(filter(name.__contains__, NETWORKS), ""), json.dumps(overrides | {"recompute": "none"})
+            single = {key: value for key, value in overrides.items() if key not in TOGETHER} | {"recompute": "none"}
+            network = next(filter(name.__contains__, NETWORKS), ""), json.dumps(single)
             report(name, fitted(name, shared, overrides), alone(fitted, *network))
             if name.startswith("llama"):
                 report(f"{name}, gradients", gradients(name, shared, overrides), alone(gradients, *network))
@@ -193,4 +237,5 @@ def report(name: str, together: dict[str, torch.Tensor], alone: dict[str, torch.
 
 
 if __name__ == "__main__":
-    forked.run(int(sys.argv[1]), main, *sys.argv[2:])
+    with pretrained_weights():
+        forked.run(int(sys.argv[1]), main, *sys.argv[2:])

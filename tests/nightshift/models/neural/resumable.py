@@ -38,11 +38,11 @@ PARAMETERS = MLPParameters(
 STEPS = 44  # 103 rows
 
 
-def rows() -> ResidentDataset:
+def rows(size: int = PARAMETERS.batch_size) -> ResidentDataset:
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(103, 5)).astype(np.float32)
     labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
-    return ResidentDataset(*mlp.resident(matrix, labels, CPU), PARAMETERS.batch_size)
+    return ResidentDataset(*mlp.resident(matrix, labels, CPU), size)
 
 
 def fitted(replica: Any, keeper: Any = None) -> TrainedNetwork:
@@ -51,7 +51,9 @@ def fitted(replica: Any, keeper: Any = None) -> TrainedNetwork:
 
 def left(trained: TrainedNetwork) -> dict[str, torch.Tensor]:
     """Everything that a training leaves."""
-    return trained.model.state_dict() | {"losses": torch.tensor(trained.losses, dtype=torch.float64)}
+    kept = torch.tensor([*trained.choices.values()], dtype=torch.float64)
+    losses = torch.tensor(trained.losses, dtype=torch.float64)
+    return trained.model.state_dict() | {"losses": losses} | ({"kept": kept} if len(kept) else {})
 
 
 class Slow:

@@ -17,8 +17,8 @@ CPU = torch.device("cpu")
 class StoppingDataset(ResidentDataset):
     """Rows of which one process waits forever for a batch."""
 
-    def _batches(self, order, skip):
-        for number, batch in enumerate(super()._batches(order, skip)):
+    def _batches(self, epoch):
+        for number, batch in enumerate(super()._batches(epoch)):
             if number == 4 and dist.get_rank() == int(sys.argv[1]):
                 time.sleep(3600)
             yield batch

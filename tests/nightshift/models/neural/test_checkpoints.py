@@ -19,8 +19,9 @@ from torch.distributed.checkpoint._fsspec_filesystem import FsspecWriter
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nightshift import storage
-from nightshift.config.neural import Precision
+from nightshift.config.neural import Compression, Precision, Trainer
 from nightshift.models.neural import checkpoints, devices
+from nightshift.models.neural import processes as processes_of_training
 from nightshift.models.neural.checkpoints import CheckpointReader, Checkpoints, Together
 from nightshift.models.neural.preemption import PreemptionNotice
 from nightshift.models.neural.processes import PATIENCE
@@ -345,6 +346,30 @@ def test_after_a_kill_the_first_new_attempt_ends_with_the_same_weights(tmp_path)
     starts = [line for line in elastic.lines(tmp_path / "killed") if line.startswith("resumed")]
     assert starts[0] == "resumed 0" != starts[1]
     assert same(*(torch.load(tmp_path / name / "weights.pt") for name in ("whole", "killed")))
+
+
+@pytest.mark.slow
+def test_what_powersgd_remembers_is_in_the_checkpoint_to_the_bit(tmp_path):
+    command = [sys.executable, "-m", "tests.nightshift.models.neural.compressed", str(tmp_path), "1", "15"]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+    assert done.returncode == 0, done.stderr[-5000:]
+
+
+@pytest.mark.usefixtures("group")
+@pytest.mark.filterwarnings("ignore:Slicing a flattened dim")
+def test_powersgd_starts_with_an_empty_error_where_another_number_of_processes_saved_the_checkpoint(tmp_path, caplog):
+    caplog.set_level("INFO", "nightshift")
+    saved_three(tmp_path)  # by a process that compresses nothing
+    kept = Checkpoints(str(tmp_path), 1000, PreemptionNotice())
+    compressing = processes_of_training.replica(MLP(5, PARAMETERS), Trainer(compression=Compression.POWER_SGD), CPU)
+    training = NetworkTraining(compressing, resumable.rows())
+
+    kept.resume(training)
+
+    assert training.done > 0
+    assert "another number of processes saved the checkpoint: PowerSGD starts with an empty error" in caplog.text
 
 
 def test_a_name_in_a_checkpoint_is_the_same_in_a_part_of_the_network_as_in_the_whole():

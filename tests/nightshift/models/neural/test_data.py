@@ -10,14 +10,12 @@ import torch
 
 from nightshift.models.neural import devices, trainer
 from nightshift.models.neural.data import (
-    AHEAD,
     BLOCK,
-    Batch,
+    BatchShare,
     GatherDataset,
     ResidentDataset,
     TrainingDataset,
     gather_streamed,
-    prefetch,
 )
 from nightshift.models.neural.replica import Replica
 from nightshift.models.neural.trainer import NetworkTraining
@@ -41,8 +39,8 @@ def resident(size: int = 3) -> ResidentDataset:
     return dataset
 
 
-def same(ours: list[Batch], theirs: list[Batch]) -> bool:
-    pairs = [pair for both in zip(ours, theirs, strict=True) for pair in zip(*both, strict=True)]
+def same(ours: list[BatchShare], theirs: list[BatchShare]) -> bool:
+    pairs = [pair for one, other in zip(ours, theirs, strict=True) for pair in zip(one[:2], other[:2], strict=True)]
     return all(torch.equal(first, second) for first, second in pairs)
 
 
@@ -50,7 +48,7 @@ def threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("ahead")]
 
 
-def epochs(rows: TrainingDataset, count: int) -> Iterator[Batch]:
+def epochs(rows: TrainingDataset, count: int) -> Iterator[BatchShare]:
     return (batch for _ in range(count) for batch in rows.epoch())
 
 
@@ -80,40 +78,6 @@ def test_a_batch_lies_in_memory_as_among_resident_rows(done: int) -> None:
     alone = gathered(33, inputs, inputs[0].nbytes).epoch(done)
     offsets = [[batch[0].data_ptr() % 64 for batch in batches] for batches in (among, alone)]
     assert offsets[0] == offsets[1]
-
-
-def test_the_next_batches_are_gathered_while_a_step_computes() -> None:
-    """A step that waits until the batch after the next one is asked for would wait for ever without a thread."""
-    begun = [threading.Event() for _ in range(6)]
-
-    def call(number: int) -> int:
-        begun[number].set()
-        return number
-
-    for number in prefetch(call, range(6)):
-        assert all(event.wait(timeout=30) for event in begun[number : number + 1 + AHEAD])
-
-
-def test_no_more_is_gathered_than_that() -> None:
-    requested: list[int] = []
-    batches = prefetch(lambda _: 0, (requested.append(number) or number for number in range(9)))
-    next(batches)
-
-    assert requested == [*range(1 + AHEAD)]
-
-
-def test_what_cannot_be_gathered_is_said_where_the_batch_is_asked_for() -> None:
-    def call(number: int) -> int:
-        if number == 3:
-            raise OSError("the shard is gone")
-        return number
-
-    batches = prefetch(call, range(9))
-
-    assert [next(batches) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(OSError, match="the shard is gone"):
-        next(batches)
-    assert not threads()
 
 
 def test_a_whole_epoch_leaves_no_thread_behind() -> None:

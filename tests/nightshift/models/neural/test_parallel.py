@@ -9,6 +9,7 @@ import torch
 
 from nightshift.config.neural import Trainer
 from nightshift.models.neural import mesh, pipeline
+from nightshift.models.recipes import resnet
 from nightshift.models.recipes.mlp import MLP, MLPParameters
 from nightshift.runtime.errors import UserError
 from pipelines import configs
@@ -62,6 +63,7 @@ def test_small_twins_of_the_shipped_configs_have_the_gradients_of_one_process():
     [
         ({"shard": 3}, {}, "shard 3 x tensor 1 x pipeline 1 is 3, which does not divide 8 processes"),
         ({"shard": 2, "compression": "bf16"}, {}, "compression is for processes that only replicate"),
+        ({"compression": "powersgd"}, {"precision": "fp16"}, "powersgd keeps gradients that fp16 .*; write precision"),
         ({"tensor": 2}, {"precision": "fp16"}, "fp16 scales the loss of whole networks only; write precision: bf16"),
         ({"zero": 3, "shard": 2}, {}, "shard 2 x tensor 1 x pipeline 1: zero: 3 is for all processes alike; write 1"),
         ({"zero": 2, "compression": "bf16"}, {}, "zero 2: compression is for processes that only replicate"),
@@ -87,6 +89,12 @@ def test_a_network_is_cut_into_stages_of_whole_blocks_under_their_own_names():
 
     assert [[name for name, _ in part.named_children()] for part in parts] == [["0"], ["1", "2"], ["3", "4"]]
     assert {name for part in parts for name in part.state_dict()} == set(model.state_dict())
+
+
+def test_a_network_that_normalizes_over_a_batch_is_not_cut_into_stages():
+    recipe = resnet.build("", {"side": 8, "channels": 1, "classes": 2}, {"width": 2})
+    with pytest.raises(UserError, match=r"pipeline: this network normalizes over the rows of a batch, .*; write pip"):
+        pipeline.check_pieces(recipe.model())
 
 
 def test_more_stages_than_blocks_are_refused():

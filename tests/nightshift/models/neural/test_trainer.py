@@ -12,7 +12,7 @@ from torch import nn
 
 from nightshift.config.neural import Compile, Decay, Fit, Precision, Recompute
 from nightshift.models.neural import devices, replica, trainer
-from nightshift.models.neural.data import ResidentDataset
+from nightshift.models.neural.data import BatchShare, ResidentDataset
 from nightshift.models.neural.progress import TrainingProgress
 from nightshift.models.neural.replica import Replica
 from nightshift.models.neural.trainer import NetworkTraining
@@ -47,16 +47,15 @@ def test_an_epoch_serves_every_row_once_with_its_own_label_in_batches_of_the_giv
 
     batches = list(ResidentDataset(inputs, inputs[:, 0] * 2, 4).epoch())
 
-    assert [len(labels) for _, labels in batches] == [4, 4, 2]
-    served = torch.cat([inputs[:, 0] for inputs, _ in batches])
+    assert [len(labels) for _, labels, _ in batches] == [4, 4, 2]
+    served = torch.cat([inputs[:, 0] for inputs, _, _ in batches])
     assert sorted(served.tolist()) == list(range(10))
-    assert all(torch.equal(inputs[:, 0] * 2, labels) for inputs, labels in batches)
+    assert all(torch.equal(inputs[:, 0] * 2, labels) for inputs, labels, _ in batches)
 
 
 def orders(data: ResidentDataset, epochs: int, skip: int = 0) -> list[float]:
-    return [
-        label for epoch in range(epochs) for _, labels in data.epoch(0 if epoch else skip) for label in labels.tolist()
-    ]
+    batches = (batch for epoch in range(epochs) for batch in data.epoch(0 if epoch else skip))
+    return [label for batch in batches for label in batch.labels.tolist()]
 
 
 def test_two_epochs_serve_the_rows_in_different_orders_that_the_seed_decides():
@@ -127,7 +126,7 @@ def test_weights_decay_as_adamws_do_and_biases_do_not():
         adamw = torch.optim.AdamW([vectors, matrices], lr=fit.learning_rate, weight_decay=0.3, fused=True)
         data.seed()
         steps = len(data)
-        for done, (inputs, labels) in enumerate(data.epoch()):
+        for done, (inputs, labels, _) in enumerate(data.epoch()):
             for group in adamw.param_groups:
                 group["lr"] = trainer.learning_rate(fit.learning_rate, fit, done, steps)
             adamw.zero_grad()
@@ -248,7 +247,7 @@ def test_a_step_whose_gradients_overflow_is_left_out():
     training = NetworkTraining(Replica(MLP(width, SMALL.model_copy(update={"precision": Precision.FP16})), CPU), data)
     before = [parameter.clone() for parameter in training.replica.model.parameters()]
 
-    training.step((torch.full((64, width), 1e30), torch.ones(64)))
+    training.step(BatchShare(torch.full((64, width), 1e30), torch.ones(64), 64))
 
     assert all(torch.equal(a, b) for a, b in zip(before, training.replica.model.parameters(), strict=True))
     assert training.scaler.get_scale() == 2**15
@@ -303,3 +302,17 @@ def test_the_settings_of_pytorch_are_restored_even_after_a_failure():
 def test_cuda_without_a_gpu_is_refused_and_never_replaced_by_the_cpu():
     with pytest.raises(UserError, match=r"--device cuda: .* finds no GPU; .* run with --device cpu"):
         devices.torch_device("cuda")
+
+
+def test_a_training_that_is_measured_takes_no_step_of_its_own() -> None:
+    seen = []
+    data = ResidentDataset(torch.ones(8, 1), torch.ones(8), 2)
+
+    with devices.reproducible(0, 1), trainer.measure_next(seen.append):
+        trainer.fit(Replica(MLP(1, MLPParameters(hidden=2, batch_size=2)), CPU), data)
+
+    (training,) = seen
+    assert (training.done, training.rows) == (0, data)
+    with devices.reproducible(0, 1):
+        fitted = trainer.fit(Replica(MLP(1, MLPParameters(hidden=2, batch_size=2, epochs=1)), CPU), data)
+    assert len(fitted.losses) == 4

@@ -1,4 +1,4 @@
-"""A network trained stretch by stretch, and bandwidths of collectives."""
+"""A network trained stretch by stretch."""
 
 import json
 
@@ -8,9 +8,7 @@ import torch
 from nightshift.config.neural import Precision
 from nightshift.models import recipes
 from nightshift.models.neural import devices, simulated
-from nightshift.models.neural.collectives import CollectiveTiming, check_bandwidth
 from nightshift.models.neural.trial import StretchTimer, answer_commands
-from nightshift.runtime.errors import UnavailableError
 
 CPU = torch.device("cpu")
 SMALL = {"threads": 1, "batch_size": 30}
@@ -64,26 +62,3 @@ def test_a_variant_that_cannot_be_says_why(capsys: pytest.CaptureFixture[str]) -
 
     refused = "batch_size is 30, and there are 20 rows; give more with --rows"
     assert json.loads(capsys.readouterr().out)["refused"] == refused
-
-
-@pytest.mark.parametrize(
-    ("name", "share"), [("all-reduce", 14 / 8), ("all-gather", 7 / 8), ("reduce-scatter", 7 / 8), ("all-to-all", 7 / 8)]
-)
-def test_bus_bandwidth_is_that_of_nccl_tests(name: str, share: float) -> None:
-    timing = CollectiveTiming(name, size=1_000_000, seconds=0.001, processes=8)
-
-    assert timing.algorithm == pytest.approx(1e9)
-    assert timing.bus == pytest.approx(share * 1e9)
-
-
-def test_a_fabric_that_nccl_does_not_use_is_seen_at_the_largest_all_reduce() -> None:
-    timings = [
-        CollectiveTiming("all-reduce", size=1_000, seconds=1e-3, processes=2),
-        CollectiveTiming("all-reduce", size=1_000_000_000, seconds=0.1, processes=2),
-        CollectiveTiming("all-gather", size=2_000_000_000, seconds=0.1, processes=2),
-    ]
-    points = [timing.point for timing in timings]
-
-    check_bandwidth(points, 10)
-    with pytest.raises(UnavailableError, match=r"1,000,000,000 bytes reaches 10 GB/s, .* 10\.5; .*NCCL_DEBUG"):
-        check_bandwidth(points, 10.5)

@@ -1,8 +1,9 @@
 """What continuous batching makes of a replica: times a client sees, and tokens a second.
 
-Each forward pass gives every decoding request its next token and reads at most one whole prompt, as vLLM schedules
+Each forward pass gives every decoding request its next token and reads a whole prompt, or several, as vLLM schedules
 prompts that fit its budget of tokens. With `n` requests in flight, each of `output` tokens, a cycle of `output` steps
-reads `n` prompts (a mean-field count, as in AIConfigurator's). Requests are of one length.
+reads `n` prompts (a mean-field count, as in AIConfigurator's): at most one a step, unless there are more requests than
+steps. Requests are of one length.
 """
 
 import math
@@ -37,6 +38,7 @@ class OperatingPoint:
         first_token_p99: 99th percentile, if requests arrive at random moments; infinite where prompts alone fill it.
         token: mean seconds per further token.
         rate: requests per second that it finishes.
+        waiting: mean number of requests whose prompt waits for others; infinite where prompts alone fill it.
     """
 
     concurrency: int
@@ -45,17 +47,19 @@ class OperatingPoint:
     first_token_p99: float
     token: float
     rate: float
+    waiting: float
 
 
 def operate(replica: ServingReplica, request: RequestLength, concurrency: int) -> OperatingPoint:
     """Return the times and the rate of a replica with so many requests in flight."""
     context = request.prompt + request.output / 2
-    decoding = min(concurrency, request.output)  # the others wait until their prompt is read
-    mixed = replica.estimate_seconds(ForwardPass(request.prompt, decoding - 1, context))
-    decode = replica.estimate_seconds(ForwardPass(0, decoding, context))
-    promptless = (request.output - decoding) * decode  # seconds of a cycle's passes without a prompt
-    cycle = concurrency * mixed + promptless
-    token = ((decoding - 1) * mixed + promptless) / (request.output - 1) if request.output > 1 else 0.0
+    mixing = min(concurrency, request.output)  # passes of a cycle that read prompts
+    prompts = concurrency / mixing
+    mixed = replica.estimate_seconds(ForwardPass(request.prompt, concurrency - prompts, context, prompts))
+    decode = replica.estimate_seconds(ForwardPass(0, concurrency, context))
+    promptless = (request.output - mixing) * decode  # seconds of a cycle's passes without a prompt
+    cycle = mixing * mixed + promptless
+    token = ((mixing - 1) * mixed + promptless) / (request.output - 1) if request.output > 1 else 0.0
     dispatch = replica.efficiency.dispatch * replica.model.layers
     first = (dispatch + mixed) * (1 + math.log2(concurrency) / replica.efficiency.queue)
     # by Little's law no more than this many finish, however short the cycle
@@ -64,10 +68,22 @@ def operate(replica: ServingReplica, request: RequestLength, concurrency: int) -
         concurrency=concurrency,
         idle_first_token=dispatch + replica.estimate_seconds(ForwardPass(request.prompt, 0)),
         first_token=first,
-        first_token_p99=max(first, dispatch + decode + mixed + estimate_wait_p99(mixed, rate)),
+        first_token_p99=max(first, dispatch + decode + mixed + estimate_wait_p99(mixed / prompts, rate)),
         token=token,
         rate=rate,
+        waiting=rate * estimate_mean_wait(mixed / prompts, rate),
     )
+
+
+def estimate_mean_wait(service: float, rate: float) -> float:
+    """Return the mean wait in a queue for one server with random arrivals (M/D/1), in seconds.
+
+    Args:
+        service: seconds that each takes.
+        rate: arrivals per second.
+    """
+    busy = service * rate
+    return math.inf if busy >= 1 else busy * service / (2 * (1 - busy))
 
 
 def estimate_wait_p99(service: float, rate: float) -> float:

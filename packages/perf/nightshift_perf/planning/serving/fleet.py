@@ -16,6 +16,7 @@ from nightshift_perf.planning.serving.batching import OperatingPoint, RequestLen
 from nightshift_perf.planning.serving.replica import PRECISIONS, ServingReplica
 
 TENSOR = (1, 2, 4, 8)
+SEARCHED = ("bf16", "fp8")  # precisions unless one is given
 MAX_CONCURRENCY = 1024  # requests in flight that a replica is planned for at most, vLLM's default on large GPUs
 NORMAL_P99 = 2.33  # standard deviations, the root of a Poisson mean, above which requests in flight rarely are
 
@@ -50,7 +51,7 @@ class Demand:
     request: RequestLength
     rate: float
     objective: Objective
-    precisions: tuple[str, ...] = tuple(PRECISIONS)
+    precisions: tuple[str, ...] = SEARCHED
     tensors: tuple[int, ...] = TENSOR
 
 
@@ -92,6 +93,12 @@ class FleetPlan:
     def machines(self) -> int:
         """How many are paid for; a replica stays on one machine."""
         return math.ceil(self.replicas / (self.machine.gpus // self.replica.tensor))
+
+    @property
+    def peak(self) -> int:
+        """Requests in flight of a replica that are exceeded one time of 100."""
+        mean = self.point.concurrency
+        return math.ceil(mean + NORMAL_P99 * math.sqrt(mean))
 
     @property
     def usd_per_hour(self) -> float:
@@ -149,7 +156,11 @@ def list_replicas(demand: Demand, machine: Machine) -> Iterator[ServingReplica]:
     """Yield the replicas of a demand on a machine whose GPU computes in their precision and that has their GPUs."""
     model, kind = demand.model, gpu(machine.gpu)
     for precision, tensor in product(demand.precisions, demand.tensors):
-        if precision in kind.peaks and tensor <= machine.gpus and (model.groups or model.heads) % tensor == 0:
+        if (
+            PRECISIONS[precision].products in kind.peaks
+            and tensor <= machine.gpus
+            and (model.groups or model.heads) % tensor == 0
+        ):
             yield ServingReplica(model, kind, precision, tensor)
 
 

@@ -12,7 +12,6 @@ from nightshift_perf.hardware import Gpu
 from nightshift_perf.planning.models import VALUE, Transformer
 from nightshift_perf.planning.serving.efficiency import ServingEfficiency, find_efficiency
 
-PRECISIONS = {"bf16": 2, "fp8": 1}  # bytes of a weight, and of a value of the cache
 MEMORY_SHARE = 0.9  # share of a GPU's memory that vLLM takes (its gpu_memory_utilization)
 WORKSPACE = 3e9  # bytes of a step's activations, CUDA graphs and NCCL
 PASSES = 8  # passes over the hidden values by two norms with their residual sums
@@ -20,28 +19,55 @@ KERNELS = 3  # two norms and the activation
 
 
 @dataclass(frozen=True)
-class ForwardPass:
-    """What a forward pass computes.
+class ServingPrecision:
+    """How the layers of a model are kept and computed; embeddings and sums stay in bf16.
 
     Attributes:
-        prompt: tokens of the one prompt that it reads; 0 without.
+        weight: bytes of a weight, with its share of the scales.
+        cached: bytes of a value of the cache.
+        products: precision of the matrix products.
+        is_fitted: whether servers of this precision were fitted.
+    """
+
+    weight: float
+    cached: float
+    products: str
+    is_fitted: bool = True
+
+
+PRECISIONS = {
+    "bf16": ServingPrecision(weight=2, cached=2, products="bf16"),
+    "fp8": ServingPrecision(weight=1, cached=1, products="fp8"),
+    # 4 bits, and 20 of scale and offset for each group of 128 weights, as AWQ and GPTQ write them
+    "int4": ServingPrecision(weight=(4 + 20 / 128) / 8, cached=2, products="bf16", is_fitted=False),
+}
+
+
+@dataclass(frozen=True)
+class ForwardPass:
+    """What a forward pass computes; numbers of requests are means, so they need not be whole.
+
+    Attributes:
+        prompt: tokens of each prompt that it reads; 0 without.
         decoding: requests that get their next token.
         context: mean number of tokens that these have behind them.
+        prompts: prompts that it reads.
     """
 
     prompt: int
-    decoding: int
+    decoding: float
     context: float = 0
+    prompts: float = 1
 
     @property
-    def rows(self) -> int:
+    def rows(self) -> float:
         """Tokens that pass the layers."""
-        return self.prompt + self.decoding
+        return self.prompts * self.prompt + self.decoding
 
     @property
-    def samples(self) -> int:
+    def samples(self) -> float:
         """Tokens that are sampled."""
-        return self.decoding + bool(self.prompt)
+        return self.decoding + (self.prompts if self.prompt else 0)
 
 
 @dataclass(frozen=True)
@@ -51,7 +77,7 @@ class ServingReplica:
     Attributes:
         model: its sizes.
         gpu: kind of GPU.
-        precision: `bf16` or `fp8`, of the layers' weights and of the cache; embeddings and sums stay in bf16.
+        precision: a key of `PRECISIONS`.
         tensor: GPUs that share each layer.
     """
 
@@ -66,15 +92,25 @@ class ServingReplica:
         return find_efficiency(self.gpu)
 
     @property
+    def kept(self) -> ServingPrecision:
+        """How its layers are kept and computed."""
+        return PRECISIONS[self.precision]
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether servers of its architecture and precision were fitted."""
+        return self.efficiency.is_fitted and self.kept.is_fitted
+
+    @property
     def weights(self) -> float:
         """Bytes of weights on each GPU."""
         layers = self.model.parameters - self.model.embeddings
-        return (layers * PRECISIONS[self.precision] + self.model.embeddings * VALUE) / self.tensor
+        return (layers * self.kept.weight + self.model.embeddings * VALUE) / self.tensor
 
     @property
     def token_bytes(self) -> float:
         """Bytes of keys and values of a token on each GPU."""
-        return 2 * self.model.key_width * self.model.layers * PRECISIONS[self.precision] / self.tensor
+        return 2 * self.model.key_width * self.model.layers * self.kept.cached / self.tensor
 
     @property
     def cache_tokens(self) -> int:
@@ -86,7 +122,7 @@ class ServingReplica:
         """Return the seconds of a forward pass."""
         model = self.model
         layer = self._products(step) + self._elementwise(step) + self._attention(step) + self._collectives(step)
-        head = self._product(step.samples, model.hidden, self._share(model.vocabulary), "bf16")
+        head = self._product(step.samples, model.hidden, self._share(model.vocabulary), PRECISIONS["bf16"])
         return model.layers * layer + head
 
     @property
@@ -99,22 +135,22 @@ class ServingReplica:
     def _products(self, step: ForwardPass) -> float:
         """Return the seconds of a layer's products: queries with keys and values, output, gate with up, down."""
         model = self.model
-        query, inner = self._share(model.hidden + 2 * model.key_width), self._share(model.feed_forward)
+        query, inner = self._share(model.query_width + 2 * model.key_width), self._share(model.feed_forward)
         shapes = (
             (model.hidden, query),
-            (self._share(model.hidden), model.hidden),
+            (self._share(model.query_width), model.hidden),
             (model.hidden, 2 * inner),
             (inner, model.hidden),
         )
-        return sum(self._product(step.rows, width, outputs, self.precision) for width, outputs in shapes)
+        return sum(self._product(step.rows, width, outputs, self.kept) for width, outputs in shapes)
 
-    def _product(self, rows: int, width: float, outputs: float, precision: str) -> float:
+    def _product(self, rows: float, width: float, outputs: float, kept: ServingPrecision) -> float:
         """Return the seconds of a product of (rows, width) with (width, outputs)."""
         shares = self.efficiency
-        rate = self.gpu.peak(precision) * shares.products.get(precision, shares.products["bf16"])
-        moved = width * outputs * PRECISIONS[precision] + VALUE * rows * (width + outputs)
+        rate = self.gpu.peak(kept.products) * shares.products.get(kept.products, shares.products["bf16"])
+        moved = width * outputs * kept.weight + VALUE * rows * (width + outputs)
         seconds = shares.kernel + max(2 * rows * width * outputs / rate, moved / self._traffic)
-        if precision != "fp8":
+        if kept.products != "fp8":
             return seconds
         return seconds + shares.kernel + shares.quantization * rows * width / self._traffic
 
@@ -127,7 +163,7 @@ class ServingReplica:
         """Return the seconds of attention: a prompt computes half of all pairs, decoding reads the cache."""
         shares, seconds = self.efficiency, 0.0
         if step.prompt:
-            flops = 2 * step.prompt**2 * self._share(self.model.hidden)
+            flops = 2 * step.prompts * step.prompt**2 * self._share(self.model.query_width)
             seconds += shares.prompt + flops / (self.gpu.peak("bf16") * shares.attention)
         if step.decoding:
             cache = step.decoding * step.context * self.token_bytes / self.model.layers

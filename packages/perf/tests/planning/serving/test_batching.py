@@ -82,3 +82,13 @@ def test_prompts_that_alone_fill_a_gpu_make_a_queue_without_an_end() -> None:
 
 def test_a_request_of_one_token_has_no_further_ones() -> None:
     assert operate(H100, RequestLength(1024, 1), 1).token == 0
+
+
+def test_more_requests_than_tokens_of_an_answer_are_read_several_at_a_pass() -> None:
+    short = RequestLength(128, 128)
+    few, many = operate(H100, short, 128), operate(H100, short, 1024)
+
+    assert many.rate > few.rate
+    mixed = H100.estimate_seconds(ForwardPass(128, 1024 - 8, 128 + 64, 8))
+    assert many.rate == pytest.approx(1024 / (128 * mixed), rel=0.05)
+    assert H100.estimate_seconds(ForwardPass(128, 1016, 192, 8)) < 8 * H100.estimate_seconds(ForwardPass(128, 127, 192))

@@ -85,6 +85,16 @@ def test_a_stricter_promise_and_a_longer_prompt_cost_more() -> None:
     )
 
 
+def test_weights_of_4_bits_leave_more_room_are_computed_in_16_bits_and_marked_as_not_fitted() -> None:
+    replicas = {name: ServingReplica(CHAT.model, gpu("a100-80gb"), name, 2) for name in ("bf16", "int4")}
+    weights = {name: replica.weights for name, replica in replicas.items()}
+    a100 = plan_fleets(replace(CHAT, precisions=("int4",), objective=Objective(2, 0.05)), MACHINES[:1]).plans
+
+    assert weights["int4"] / weights["bf16"] < 0.3
+    assert replicas["int4"].token_bytes == replicas["bf16"].token_bytes
+    assert a100 and not replicas["int4"].is_fitted and replicas["bf16"].is_fitted
+
+
 def test_a_machine_without_a_price_is_not_offered() -> None:
     unpriced = replace(MACHINES[1], usd={"on-demand": None})
 
@@ -107,7 +117,7 @@ def test_a_replica_stays_on_one_machine_and_shares_whole_heads() -> None:
         (replace(CHAT, request=RequestLength(1, 0)), r"--output-tokens is 0"),
         (replace(CHAT, objective=Objective(0, 1)), r"--first-token-ms is 0"),
         (replace(CHAT, objective=Objective(1, float("nan"))), r"--token-ms is nan"),
-        (replace(CHAT, precisions=("int4",)), r"--precision is int4; give one of bf16, fp8, or none"),
+        (replace(CHAT, precisions=("int3",)), r"--precision is int3; give one of bf16, fp8, int4, or none"),
         (replace(CHAT, tensors=(3,)), r"--tensor is 3; give one of 1, 2, 4, 8, or none"),
     ),
 )
