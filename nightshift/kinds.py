@@ -75,6 +75,12 @@ _KINDS = (
         "nightshift.contracts.preprocessing:RegressionPreprocessing",
     ),
     TaskKind(
+        "tabular-classification",
+        ("nightshift.tasks.multiclass", CLASSIFICATION, "nightshift.tasks.tabular"),
+        "nightshift.config.multiclass:MulticlassConfig",
+        "nightshift.contracts.preprocessing:MulticlassPreprocessing",
+    ),
+    TaskKind(
         "image-classification",
         ("nightshift.tasks.images", CLASSIFICATION, ITEMS),
         "nightshift.config.images:ImageConfig",

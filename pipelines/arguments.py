@@ -33,8 +33,8 @@ def gather_arguments(pipeline: ir.Pipeline, options: dict[str, Any], state: dict
 
     Args:
         pipeline: the pipeline.
-        options: values for its parameters, the config by its name, a field of the state as `state.<field>`; what it
-            does not declare is an error.
+        options: values for its parameters, the config whole or by its name, a field of the state as `state.<field>`;
+            what it does not declare is an error.
         state: the environment's fields of the state.
 
     Raises:
@@ -49,7 +49,8 @@ def gather_arguments(pipeline: ir.Pipeline, options: dict[str, Any], state: dict
     if "config" in pipeline.parameters:
         from pipelines import configs
 
-        values["config"] = configs.load(str(values.get("config", configs.DEFAULT)))
+        config = values.get("config", configs.DEFAULT)
+        values["config"] = configs.complete(config) if isinstance(config, dict) else configs.load(str(config))
     if "state" in pipeline.parameters:
         values = _merge_state(pipeline.parameters["state"], values, state)
     return check_arguments(pipeline, values)

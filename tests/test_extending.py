@@ -31,6 +31,28 @@ assert np.abs(Graph(fitted.graph).score(matrix) - fitted.predict(matrix)).max() 
 print(len(rows), target.serving(), recipes.find("acme_mlp").build.__name__)
 """
 
+# a day of amounts: the function's values in a batch, and those that its replay over a snapshot gives
+FEATURES = """
+from datetime import date
+import numpy as np
+import pandas as pd
+from nightshift.config import parse
+from nightshift.data.splits import Days
+from nightshift.tabular import frames
+from nightshift.tabular.online import skew, snapshot
+from nightshift.tasks.tabular.features import core
+from pipelines import configs
+line = {"entity": "customer", "functions": ["acme_spread"], "column": "amount", "windows": ["7d"]}
+config = parse(configs.load("fraud") | {"features": [line]})
+times = pd.date_range("2025-06-29", periods=8, freq="6h").astype("datetime64[us]")
+events = pd.DataFrame({"event_id": range(8), "event_time": times, "customer": 1, "terminal": 1})
+events = events.assign(amount=[5.5, 1, 3, 9, 9, 0.25, 2, 2], label=pd.array([0] * 8, dtype="Int8"))
+rows = core.features(events, config, frames.backend("cpu"))
+base = snapshot.in_memory(config, Days(date(2025, 6, 22), date(2025, 6, 29)), events[:4])
+replay = skew.replay(base, events[4:], rows[4:], config)
+print(rows["customer_acme_spread_amount_7d"].tolist(), replay.rows, replay.differing)
+"""
+
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
@@ -64,3 +86,12 @@ def test_a_source_a_target_a_candidate_and_a_network_of_a_package_are_used(envir
     )
 
     assert done.stdout == "1 {} build\n", done.stderr
+
+
+@pytest.mark.slow
+def test_a_function_of_a_package_gives_the_same_features_in_a_batch_and_online(environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FEATURES], env=environment, capture_output=True, text=True, timeout=SECONDS
+    )
+
+    assert done.stdout == "[0.0, 4.5, 4.5, 8.0, 8.0, 8.75, 8.75, 8.75] 4 0\n", done.stderr

@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score
 from nightshift.models import recipes
 from nightshift.models.graph import Graph
 from nightshift.models.neural import devices, simulated
-from nightshift.models.neural.data import ResidentDataset
+from nightshift.models.neural.data import BatchShare, ResidentDataset
 from nightshift.models.neural.replica import Replica
 from nightshift.models.neural.trainer import NetworkTraining
 from nightshift.tasks.fitting import FitSpec
@@ -34,10 +34,10 @@ def stepped(kind: str, device: torch.device, steps: int = 1, **fit: Any) -> tupl
     shape, parameters = NETWORKS[kind]
     recipe = recipes.build(kind, "parameters", shape, {**parameters, "batch_size": ROWS, "threads": 1, **fit})
     with devices.reproducible(0, 1), devices.exact():
-        inputs, labels = next(simulated.simulate_rows(recipe, ROWS, CPU).epoch())
+        inputs, labels, size = next(simulated.simulate_rows(recipe, ROWS, CPU).epoch())
         rows = ResidentDataset(inputs.to(device), labels.to(device), ROWS)
         training = NetworkTraining(Replica(recipe, device), rows)
-        loss = torch.stack([training.step((rows.inputs, rows.labels)) for _ in range(steps)])[-1]
+        loss = torch.stack([training.step(BatchShare(rows.inputs, rows.labels, size)) for _ in range(steps)])[-1]
         weights = [tensor.detach().cpu().flatten() for tensor in training.replica.model.parameters()]
     return float(loss), torch.cat(weights).numpy()
 

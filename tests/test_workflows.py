@@ -91,6 +91,7 @@ def test_renovate_sees_every_chart_with_its_version() -> None:
     )
 
 
+WORKFLOW = {"ACTIONS_ID_TOKEN_REQUEST_URL": "http://github?"}
 # output of each program that our scripts call
 ANSWERS = {
     "aws": "echo hidden",
@@ -98,10 +99,14 @@ ANSWERS = {
     verify*) expr "$*" : ".*{DIGEST}" ;;
     download*) test -e $RUNNER_TEMP/attested ;;
     attest*) touch $RUNNER_TEMP/attested ;;
+    copy*) test -z "$READ_ONLY" ;;
     esac""",
     "curl": """echo '{"value": "oidc"}'""",
     "docker": f"""case "$*" in
+    *:keep-*) test -n "$KEPT" ;;
     buildx*) test -e $RUNNER_TEMP/pushed && echo {DIGEST} ;;
+    *RepoDigests*) echo "${{HERE:-ours/base@{DIGEST}}}" ;;
+    "image inspect"*) echo "${{BUILT:-$(git rev-parse HEAD) for ${{PLATFORM:-linux/amd64}}}}" ;;
     push*) touch $RUNNER_TEMP/pushed ;;
     login*) cat ;;
     esac""",
@@ -137,7 +142,11 @@ def test_signed_images_are_copied_under_their_version(run_script: RunScript, tmp
     assert done.returncode == 0, done.stderr
     calls = (tmp_path / "calls").read_text().splitlines()
     assert calls[0].endswith(f"--certificate-identity {SIGNER} dev/base@{DIGEST}")
-    assert calls[2:] == [f"cosign copy dev/{name}@{DIGEST} prod/{name}:0.3.0" for name in ("base", "serving")]
+    copies = [call for call in calls if call.startswith("cosign copy")]
+    assert copies == [
+        *(f"cosign copy dev/{name}@{DIGEST} prod/{name}:0.3.0" for name in ("base", "serving")),
+        *(f"cosign copy prod/{name}@{DIGEST} prod/{name}:keep-{DIGEST[7:]}" for name in ("base", "serving")),
+    ]
 
 
 @pytest.mark.slow
@@ -158,23 +167,86 @@ def test_a_promotion_of_no_image_is_refused(run_script: RunScript) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variables", "options"),
+    [
+        (WORKFLOW, "sign --yes ours"),
+        ({"SIGNING_KEY": "awskms:///alias/ours"}, "sign --yes --key awskms:///alias/ours ours"),
+        ({"SIGNING_KEY": "keyless"}, "sign ours"),  # cosign asks before it publishes an e-mail address
+    ],
+)
 def test_an_image_is_signed_and_listed_by_the_digest_that_our_registry_has_of_it(
-    run_script: RunScript, tmp_path: Path
+    run_script: RunScript, tmp_path: Path, variables: dict[str, str], options: str
 ) -> None:
-    done = run_script("containers/push.sh", "ours", "0.3.0", "base")
+    done = run_script("containers/push.sh", "ours", "0.3.0", "base", **variables)
 
     assert (done.returncode, done.stdout) == (0, f"base 0.3.0 {DIGEST}\n"), done.stderr
-    assert f"cosign sign --yes ours/base@{DIGEST}\n" in (tmp_path / "calls").read_text()
+    assert f"cosign {options}/base@{DIGEST}\n" in (tmp_path / "calls").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variables", "code", "refusal"),
+    [
+        ({}, 2, "SIGNING_KEY is empty; name a key such as awskms:///"),
+        (
+            WORKFLOW | {"BUILT": "3f10-changed for linux/amd64"},
+            2,
+            "base:0.3.0 is of 3f10-changed for linux/amd64; it must be",
+        ),
+        (WORKFLOW | {"BUILT": "3f10 for linux/amd64"}, 2, "commit what you have changed, then make images"),
+        (WORKFLOW | {"PLATFORM": "linux/arm64"}, 2, "for linux/arm64; it must be of"),
+        (WORKFLOW | {"HERE": "ours/base@sha256:another"}, 1, "is not what was pushed from here"),
+    ],
+)
+def test_only_what_was_built_of_this_commit_for_the_clusters_machines_is_signed(
+    run_script: RunScript, tmp_path: Path, variables: dict[str, str], code: int, refusal: str
+) -> None:
+    done = run_script("containers/push.sh", "ours", "0.3.0", "base", **variables)
+
+    assert (done.returncode, done.stdout) == (code, "")
+    assert refusal in done.stderr
+    calls = tmp_path / "calls"
+    assert not calls.exists() or "cosign" not in calls.read_text()
 
 
 @pytest.mark.slow
 def test_an_image_that_is_there_and_signed_is_listed_and_stays_as_it_is(run_script: RunScript, tmp_path: Path) -> None:
-    first = run_script("containers/push.sh", "ours", "0.3.0", "base")
+    first = run_script("containers/push.sh", "ours", "0.3.0", "base", **WORKFLOW)
     (tmp_path / "calls").unlink()
-    second = run_script("containers/push.sh", "ours", "0.3.0", "base")
+    second = run_script("containers/push.sh", "ours", "0.3.0", "base", **WORKFLOW)
 
     assert (second.returncode, second.stdout) == (0, first.stdout), second.stderr
+    assert "is there already and stays" in second.stderr
     assert not re.search(r"docker (push|tag)|cosign (sign|attest)", (tmp_path / "calls").read_text())
+
+
+@pytest.mark.slow
+def test_what_runs_is_tagged_once_and_a_reader_of_the_registry_is_told_who_can(
+    run_script: RunScript, tmp_path: Path
+) -> None:
+    images = f"# comment\nbase 0.3.0 {DIGEST}\n"
+
+    assert run_script("containers/keep.sh", "ours", text=images).returncode == 0
+    assert f"cosign copy ours/base@{DIGEST} ours/base:keep-{DIGEST[7:]}" in (tmp_path / "calls").read_text()
+    (tmp_path / "calls").unlink()
+    assert run_script("containers/keep.sh", "ours", text=images, KEPT="yes", READ_ONLY="yes").returncode == 0
+    assert "cosign" not in (tmp_path / "calls").read_text()
+    refused = run_script("containers/keep.sh", "ours", text=images, READ_ONLY="yes")
+    assert refused.returncode == 1 and "whoever may push there runs containers/keep.sh ours" in refused.stderr
+
+
+@pytest.mark.slow
+def test_an_image_says_whether_its_sources_were_committed() -> None:
+    copied = {
+        word.split("/")[0]
+        for line in (ROOT / "containers" / "Dockerfile").read_text().splitlines()
+        if line.startswith("COPY ") and "--from" not in line
+        for word in line.split()[1:-1]
+    }
+    (sources,) = re.findall("^IMAGE_SOURCES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+    assert set(sources.split()) == copied
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """The shell of the features step: events manifest in, features manifest and missing partitions out."""
 
+from dataclasses import replace
+
 from components.features import component, section
 from nightshift import storage, tasks
 from nightshift.contracts import tables
@@ -23,7 +25,8 @@ def body(context: StepContext) -> dict[str, float]:
     missing = {day: uri for day, uri in uris.items() if day not in kept}
     log.info("features: %d days are in the lake, %d to compute on %s", len(kept), len(missing), device)
     written = daily.write(missing) if missing else {}
-    parts = [(kept | written)[day] for day in uris]
+    # what a partition says of its columns stays beside it: a manifest is small
+    parts = [replace((kept | written)[day], details={}) for day in uris]
     described = daily.details(parts)
     about_events = {"events_sha256": events.sha256} | {k: events.details[k] for k in PASSED_ON if k in events.details}
     table = tables.Table("features", parts, {**about_events, **described.details})

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.optimization.forms import Form
+from components.optimization.forms import FUSED, Form
 from nightshift.contracts.optimization import ORIGINAL, Attempt, EngineVariant, Latency, Optimization
-from nightshift.contracts.package import REFERENCE, File, Format, ModelPackage, Optimized
+from nightshift.contracts.package import REASONS, REFERENCE, File, Format, ModelPackage, Optimized
 from nightshift.contracts.section import Estimate
 from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.models.graph import CPU
@@ -303,10 +303,12 @@ def replace_graph(model: ModelPackage, form: Form) -> ModelPackage:
     name = f"{model.selected}.{form.name.replace(' ', '-')}.onnx"
     chosen = model.candidates[model.selected].model_copy(update={"file": name})
     made_from = Optimized(form=form.name, original_sha256=model.sha256)
+    # the margin of rounded weights is another than the file of reasons is of
+    left_out = (REFERENCE,) if form.name == FUSED else (REFERENCE, REASONS)
     return model.model_copy(
         update={
             "files": [
-                *(file for file in model.files if file.name != REFERENCE),
+                *(file for file in model.files if file.name not in left_out),
                 File.describe(name, form.content, Format.ONNX),
             ],
             "candidates": model.candidates | {model.selected: chosen},

@@ -16,6 +16,7 @@ from nightshift.models.weights import LargeGraph
 SAFE = {"reduce_range": True}
 # a scale for each output: those of a convolution, whose weights hold the statistics of batches, differ in size by far
 FINE = {"per_channel": True}
+FUSED = "graph"  # the form whose weights are as they were
 CALIBRATION_BATCH = 16  # calibration rows at once: all of their activations are in memory
 ACCELERATED = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
 
@@ -157,7 +158,7 @@ def _parse(content: bytes) -> Any:
 
 # `optimization.form` in the config -> what makes it of a graph and a sample of inputs
 MAKERS: dict[str, Callable[[bytes, Tensors], bytes]] = {
-    "graph": lambda content, _: optimize_graph(content),
+    FUSED: lambda content, _: optimize_graph(content),
     "int8 dynamic": lambda content, _: int8_dynamic(content),
     "int8 static": int8_static,
 }

@@ -6,7 +6,7 @@ from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from components.scoring import alerts, component, section, sink
+from components.scoring import alerts, component, reason_counts, section, sink
 from nightshift import storage, tasks
 from nightshift.contracts import package, tables
 from nightshift.contracts.package import ModelPackage
@@ -75,6 +75,7 @@ class ScoringSetup:
         """Return where a day's scores lie: the name is a hash of the features and the model they are made from."""
         features = self.context.features.partition(day)
         made_from = [SCHEMA, features.sha256, self.model.sha256, self.source.version]
+        made_from += [reasons] if (reasons := self.context.config.scoring.reasons) else []
         lake, name = self.context.state.lake, self.context.config.name
         return tables.partition_uri(lake, name, "scores", day, storage.fingerprint(made_from))
 
@@ -100,7 +101,8 @@ def body(context: StepContext) -> dict[str, Any]:
     raised = [*alerts.report_flood(flood), *alerts.report_late_labels(context.features)]
     for alert in raised:
         step.log.warning("%s", alert.sentence)
-    write_section(args.scores, section.build(parts, setup.source.version, flagged, quantiles, skew, raised))
+    table = reason_counts.build(scored) if "reasons" in scored else None
+    write_section(args.scores, section.build(parts, setup.source.version, flagged, quantiles, skew, raised, table))
     counted = {} if flagged is None else {"flagged": flagged}
     signals = {"signals": [flood.model_dump(mode="json")]} if flood else {}
     _save(args.scores, setup, tables.Table("scores", parts, {**_details(setup), **counted, **signals}))
@@ -111,7 +113,10 @@ def body(context: StepContext) -> dict[str, Any]:
 
 def _build_job(context: StepContext, uri: str | None) -> ScoringSetup:
     source = ScoringModel(uri, "unregistered") if uri else _find_champion(context)
-    return ScoringSetup(context, source, source.task.scoring.scorer(source.uri, source.model))
+    task, reasons = source.task.scoring, context.config.scoring.reasons
+    if reasons:
+        return ScoringSetup(context, source, task.explaining_scorer(source.uri, source.model, reasons))
+    return ScoringSetup(context, source, task.scorer(source.uri, source.model))
 
 
 def _find_champion(context: StepContext) -> ScoringModel:

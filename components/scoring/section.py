@@ -32,6 +32,7 @@ def build(
     quantiles: Mapping[str, float],
     skew: "ServingSkew | None",
     alerts: "Sequence[ScoreAlert]" = (),
+    reasons: TableBlock | None = None,
 ) -> Section:
     """Return the section of some days' scores.
 
@@ -42,6 +43,7 @@ def build(
         quantiles: quantile, such as `0.5` -> score on the newest day.
         skew: how they compare with the endpoint's answers, None without any.
         alerts: what a person has to know.
+        reasons: which inputs moved the highest scores; None where nobody has asked.
     """
     newest = parts[-1]
     model = "the new model" if version == "unregistered" else f"version {version}"
@@ -66,6 +68,7 @@ def build(
         Text(sentences=[f"{newest.rows:,} events of {newest.date} scored by {model}.", *sentences]),
         days,
         TableBlock(title=f"Scores of {newest.date}", columns=columns, rows=rows),
+        *([reasons] if reasons else []),
         Links(title="Scores by event", links=[Link(name="scores", uri=newest.uri)], is_key=version != "unregistered"),
     ]
     return Section(

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 KEYS = ("event_id", "model_version")
-# a model has one of `flagged`, `predicted` and the two ends of an interval, or none
-COLUMNS = [*KEYS, "event_time", "score", "flagged", "predicted", "low", "high"]
+# a model has one of `flagged`, `predicted` and the two ends of an interval, or none; a config asks for reasons
+COLUMNS = [*KEYS, "event_time", "score", "flagged", "predicted", "low", "high", "reasons"]
 STAGED = "nightshift_scores"  # a temporary table, which no other connection sees
 
 

@@ -22,6 +22,10 @@ class MissingError(UserError):
     """A missing object."""
 
 
+class MissingKindError(UserError):
+    """A missing kind of object: its CustomResourceDefinition is not installed."""
+
+
 def queue_labels(priority: str) -> dict[str, str]:
     """Return the labels by which a pod or TrainJob waits in Kueue's queue; without Kueue nobody reads them."""
     return {"kueue.x-k8s.io/queue-name": "nightshift", "kueue.x-k8s.io/priority-class": priority}
@@ -37,6 +41,7 @@ def call(action: str, name: str, request: Callable[[], Answer]) -> Answer:
 
     Raises:
         MissingError: when there is no object of that name.
+        MissingKindError: when there is no such kind.
         UserError: when the API refuses.
         UnavailableError: when the API does not answer, a quota is used up, or the object has changed meanwhile.
     """
@@ -51,7 +56,7 @@ def call(action: str, name: str, request: Callable[[], Answer]) -> Answer:
         message = f"Kubernetes refuses to {action} for {name!r}: {error.reason}; {error.body}"
         if error.status == HTTPStatus.CONFLICT or may_pass(error.status) or is_full(error):
             raise UnavailableError(f"{message}; run it again") from None
-        raise UserError(message) from None
+        raise (MissingKindError if error.status == HTTPStatus.NOT_FOUND else UserError)(message) from None
     except HTTPError as error:
         raise UnavailableError(f"Kubernetes does not answer: {error}; run it again") from None
 

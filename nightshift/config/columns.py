@@ -112,5 +112,6 @@ class LabeledColumns(Columns):
     """The columns of a task whose rows have labels."""
 
     label: Annotated[str, Holds.LABEL] = Field(
-        description="what is to be predicted: 0, 1, true or false; a class, where task has classes"
+        description="what is to be predicted: 0, 1, true or false; a class, where task has classes, or with "
+        "task.label_separator any number of them"
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 import annotated_types
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
 from nightshift.config.columns import Holds
 from nightshift.config.section import ConfigSection
@@ -19,8 +19,24 @@ LONGEST = 3650 * DAY
 MOST_EVENTS = 1000  # that a window of events may hold: an event that comes online reads them one by one
 MOST_FEATURES = 200
 
-Duration = Annotated[str, StringConstraints(pattern=r"^[1-9]\d{0,6}[mhd]$")]
-WindowText = Annotated[str, StringConstraints(pattern=r"^(last [1-9]\d{0,3} of )?[1-9]\d{0,6}[mhd]$")]
+DURATION = r"^[1-9]\d{0,6}[mhd]$"
+WINDOW = r"^(last [1-9]\d{0,3} of )?[1-9]\d{0,6}[mhd]$"
+
+
+def _check_duration(text: str) -> str:
+    parse_duration(text)
+    return text
+
+
+def _check_window(text: str) -> str:
+    if not re.fullmatch(WINDOW, text):
+        raise ValueError("is no window; give minutes, hours or days such as 30m, 6h, 7d, or last 10 of 30d")
+    return text
+
+
+# the schema has the patterns, for editors; messages say it in words
+Duration = Annotated[str, AfterValidator(_check_duration), Field(json_schema_extra={"pattern": DURATION})]
+WindowText = Annotated[str, AfterValidator(_check_window), Field(json_schema_extra={"pattern": WINDOW})]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 
 
@@ -110,17 +126,18 @@ class TableColumns:
     names: Mapping[str, str]
     nullable: Sequence[str]
 
-    def find(self, name: str, *kinds: Holds) -> str:
-        """Return a column's name inside the pipeline.
+    def find(self, key: str, name: str, *kinds: Holds) -> str:
+        """Return the name inside the pipeline of the column that a line has under a key.
 
         Raises:
             ValueError: when there is none that holds one of these kinds.
         """
-        own = self.names.get(name, name)
-        if self.holds.get(own) not in kinds:
-            allowed = [column for column, holds in self.holds.items() if holds in kinds]
-            raise ValueError(f"{name!r} is none of the columns that can stand here{nearest(name, allowed)}")
-        return own
+        named: dict[str, str] = {**{own: own for own in self.holds}, **self.names}
+        allowed = [text for text, own in named.items() if self.holds.get(own) in kinds]
+        if name not in allowed:
+            listed = ", ".join(allowed) or "nothing, since the table has no such column"
+            raise ValueError(f"{key}: {name!r} cannot stand here; allowed: {listed}{nearest(name, allowed)}")
+        return named[name]
 
 
 def declare(
@@ -200,7 +217,7 @@ def _expand_payments(line: FeatureLine, columns: TableColumns) -> Iterator[Featu
 def _parse_entity(line: FeatureLine, columns: TableColumns) -> Iterator[Feature]:
     if not 1 <= len(line.entities) <= 3 or len(set(line.entities)) < len(line.entities):
         raise ValueError(f"entity: has {len(line.entities)} columns; give one to three different ones")
-    entity = [columns.find(name, Holds.IDENTIFIER, Holds.CATEGORY) for name in line.entities]
+    entity = [columns.find("entity", name, Holds.IDENTIFIER, Holds.CATEGORY) for name in line.entities]
     calls = [_parse_function(text) for text in line.functions or []]
     reads_labels = any(function.reads is Reads.LABEL for _, function in calls)
     if reads_labels and not line.with_event:
@@ -257,8 +274,8 @@ def _build_feature(
 
 def _shorten(window: str, call: Call, line: FeatureLine) -> str:
     """Return a window as names have it: 30d, last_10_of_30d; nothing where the function's argument says it."""
-    text = "" if window == call.argument else window.replace(" ", "_")
-    return text + (f"_before_{line.offset}" if line.offset else "")
+    length = "" if window == call.argument else window.replace(" ", "_")
+    return "_".join(filter(None, [length, f"before_{line.offset}" if line.offset else ""]))
 
 
 def is_nullable(function: Aggregation, with_event: bool, reads_labels: bool, offset: int) -> bool:
@@ -268,10 +285,10 @@ def is_nullable(function: Aggregation, with_event: bool, reads_labels: bool, off
 
 
 def _parse_function(text: str) -> tuple[Call, Aggregation]:
-    call = parse_call(text)
-    function = aggregations().get(call.name) if call else None
+    call, known = parse_call(text), aggregations()
+    function = known.get(call.name) if call else None
     if call is None or function is None:
-        raise ValueError(f"functions: {text!r} is none{nearest(text, list(aggregations()))}")
+        raise ValueError(f"functions: {text!r} is none; allowed: {', '.join(known)}{nearest(text, known)}")
     if bool(call.argument) != (function.argument is not Argument.NONE):
         wanted = f"{call.name}({function.argument.value})" if function.argument else f"{call.name} without parentheses"
         raise ValueError(f"functions: {text!r} is not complete; give {wanted}")
@@ -292,19 +309,20 @@ def _find_column(line: FeatureLine, call: Call, function: Aggregation, columns: 
     if line.column is None:
         raise ValueError(f"column: is missing, and {call.name} reads {function.reads}")
     if function.reads is Reads.VALUE:
-        return columns.find(line.column, Holds.IDENTIFIER, Holds.CATEGORY)
-    column = columns.find(line.column, Holds.AMOUNT, Holds.NUMBER)
+        return columns.find("column", line.column, Holds.IDENTIFIER, Holds.CATEGORY)
+    column = columns.find("column", line.column, Holds.AMOUNT, Holds.NUMBER)
     if column in columns.nullable:
         raise ValueError(f"column: numbers of {line.column!r} may be missing (limits.nullable); name another column")
     return column
 
 
 def _parse_reference(line: FeatureLine, columns: TableColumns, features: Mapping[str, Feature]) -> Feature:
-    column = columns.find(getattr(line, line.kind), Holds.AMOUNT, Holds.NUMBER)
+    column = columns.find(line.kind, getattr(line, line.kind), Holds.AMOUNT, Holds.NUMBER)
     means = [name for name, feature in features.items() if (feature.function, feature.column) == ("mean", column)]
     if line.to not in means:
         raise ValueError(
-            f"to: {line.to!r} is no mean of {column!r} that a line above declares{nearest(line.to or '', means)}"
+            f"to: {line.to!r} is no mean of {column!r} that a line above declares; these are: "
+            f"{', '.join(means) or 'none'}{nearest(line.to or '', means)}"
         )
     update = {"name": f"{line.to}_{line.kind}", "function": line.kind, "with_event": False, "nullable": True}
     return features[line.to].model_copy(update=update)
@@ -313,7 +331,7 @@ def _parse_reference(line: FeatureLine, columns: TableColumns, features: Mapping
 def parse_window(text: str) -> tuple[int, int | None]:
     """Return a window's length in microseconds, and of how many newest events it is; None: all."""
     match = re.fullmatch(r"(?:last (\d+) of )?(\w+)", text)
-    assert match, "the schema sees to it"
+    assert match, "the section sees to it"
     newest = int(match[1]) if match[1] else None
     if newest and newest > MOST_EVENTS:
         raise ValueError(f"windows: {text!r} holds {newest} events; give at most {MOST_EVENTS}")
@@ -326,6 +344,6 @@ def parse_duration(text: str) -> int:
     Raises:
         ValueError: when it is spelled otherwise.
     """
-    if not re.fullmatch(r"[1-9]\d{0,6}[mhd]", text):
+    if not re.fullmatch(DURATION, text):
         raise ValueError(f"{text!r} is no duration; give minutes, hours or days such as 30m, 6h, 7d")
     return int(text[:-1]) * UNITS[text[-1]]

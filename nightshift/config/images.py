@@ -1,11 +1,11 @@
-"""The task of images: one class of each."""
+"""The task of images: the class of each, or any number of classes."""
 
 from typing import Annotated, Literal
 
 import annotated_types
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
-from nightshift.config.classes import ClassConfig, ClassSimulator, ClassTaskConfig, Group
+from nightshift.config.classes import Group, ItemClassConfig, ItemSimulator, ItemTaskConfig
 from nightshift.config.columns import Holds, LabeledColumns
 from nightshift.config.section import INTEGER, Factor
 from nightshift.config.task import CandidateConfig, CandidateName
@@ -19,8 +19,8 @@ class ImageNetwork(CandidateConfig):
     kind: Literal["resnet"]
 
 
-class ImageTaskConfig(ClassTaskConfig):
-    """One class of each image. Images are turned upright, cut to a square in the middle and resized."""
+class ImageTaskConfig(ItemTaskConfig):
+    """The classes of each image. Images are turned upright, cut to a square in the middle and resized."""
 
     kind: Literal["image-classification"]
     side: Annotated[int, annotated_types.Interval(ge=8, le=1024)] = Field(224, description="pixels that networks see")
@@ -48,7 +48,7 @@ class ImageColumns(LabeledColumns):
     group: Group = None
 
 
-class ImageSimulator(ClassSimulator):
+class ImageSimulator(ItemSimulator):
     """Drawn shapes, or handwritten digits."""
 
     digits: bool = Field(
@@ -61,8 +61,15 @@ class ImageSimulator(ClassSimulator):
         0.0, description="radius in pixels, from drift_from"
     )
 
+    @field_validator("digits")
+    @classmethod
+    def _digits_have_one_class(cls, digits: bool, info: ValidationInfo) -> bool:
+        if digits and info.data.get("label_share"):
+            raise ValueError("each digit has one class; leave out simulator.label_share")
+        return digits
 
-class ImageConfig(ClassConfig):
+
+class ImageConfig(ItemClassConfig):
     """A use case whose events are images."""
 
     columns: ImageColumns

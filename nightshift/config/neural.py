@@ -1,10 +1,10 @@
 """How networks are trained, whatever the task: batches and precision, and how processes share the work."""
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import annotated_types
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from nightshift.config.section import INTEGER, BatchSize, ConfigSection, Epochs, Positive, Processes, Threads
 
@@ -58,6 +58,13 @@ class Decay(StrEnum):
     COSINE = "cosine"
 
 
+class Keep(StrEnum):
+    """Whose weights become the model: those after the last step, or after the one with the lowest validation loss."""
+
+    LAST = "last"
+    BEST = "best"
+
+
 class Fit(ConfigSection):
     """How a network is fitted; a recipe adds what describes the network itself."""
 
@@ -85,6 +92,14 @@ class Fit(ConfigSection):
     clip: Annotated[float, annotated_types.Interval(ge=0, le=1e6)] = Field(
         0, description="largest norm of the gradients; 0: no limit"
     )
+    validation: Annotated[float, annotated_types.Interval(ge=0, le=0.5)] = Field(
+        0, description="share of the training rows, the newest, that are held out to measure a loss of; 0: none"
+    )
+    validations: BatchSize = Field(10, description="how often the validation loss is measured, at equal distances")
+    keep: Keep = Field(Keep.LAST, description="weights that become the model; best: by the validation loss")
+    patience: Annotated[int, annotated_types.Interval(ge=0)] = Field(
+        0, description="measurements without a lower validation loss after which the training ends; 0: it never does"
+    )
     recompute: Recompute = Field(
         Recompute.NONE,
         description="activations of a block that are computed again backward, not kept: all (full), or all but those "
@@ -95,11 +110,22 @@ class Fit(ConfigSection):
         description="by torch.compile, block by block; cuda-graphs: a block's kernels are launched as one, on one GPU",
     )
 
+    @field_validator("keep", "patience")
+    @classmethod
+    def _has_validation(cls, value: Any, info: ValidationInfo) -> Any:
+        if value not in (Keep.LAST, 0) and not info.data.get("validation"):
+            raise ValueError("there is no validation loss to decide by; set validation, such as 0.1, or leave this out")
+        return value
+
 
 class Trainer(ConfigSection):
     """How the processes that torchrun has started share a network's training; those not named here replicate it."""
 
     nodes: Processes = Field(1, description="machines; several are pods of a TrainJob, or started by you")
+    processes: Processes | None = Field(
+        None,
+        description="on each machine, which the training step starts; null: one, and on several machines one a GPU",
+    )
     shard: Processes = Field(1, description="processes that share parameters, gradients and optimizer state (FSDP2)")
     context: Processes = Field(
         1, description="of the processes that share parameters, so many share the tokens of each row too"
@@ -119,3 +145,15 @@ class Trainer(ConfigSection):
         600, description="that a process may keep the others waiting, before it is named and the training begins again"
     )
     checkpoint_seconds: Positive = Field(300, description="between two checkpoints of a training that takes longer")
+
+    @property
+    def sharing(self) -> int:
+        """How many processes share one copy of a network: more of them are a multiple of it."""
+        return self.shard * self.tensor * self.pipeline
+
+    def describe_layout(self) -> str:
+        """Return the fields that only several processes can follow, as YAML has them; empty when all are defaults."""
+        fields = self.model_dump(
+            mode="json", exclude_defaults=True, exclude={"nodes", "processes", "hang_seconds", "checkpoint_seconds"}
+        )
+        return ", ".join(f"{name}: {value}" for name, value in fields.items())

@@ -112,6 +112,7 @@ class RegressionDriftLimits(DriftLimits):
 class RegressionConfig(LabeledConfig):
     """A use case whose events are rows with a number as their label."""
 
+    EXPLAINS = True
     columns: RegressionColumns
     limits: TabularEventLimits = TabularEventLimits()
     simulator: DemandSimulator = DemandSimulator()

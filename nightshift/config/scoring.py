@@ -1,13 +1,15 @@
 """How many events scoring may flag, and where the champion's scores go beside the lake."""
 
-from typing import Self
+from typing import Annotated, Self
 
+import annotated_types
 from pydantic import Field, field_validator, model_validator
 
 from nightshift.config.policy import Effect
 from nightshift.config.section import ConfigSection
 from nightshift.data import databases
 
+MOST_REASONS = 20
 UPSERTS = ("postgresql", "duckdb", "sqlite")  # databases that know `insert ... on conflict`
 
 
@@ -16,6 +18,9 @@ class Scoring(ConfigSection):
 
     max_flagged: Effect = Field(
         4.0, description="times the usual share of events that a day's scoring may flag before monitoring reports it"
+    )
+    reasons: Annotated[int, annotated_types.Interval(ge=0, le=MOST_REASONS)] = Field(
+        0, description="inputs that moved each score most, written beside it; 0: none"
     )
     database: str | None = Field(
         None,

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -25,6 +25,7 @@ STATE = (Holds.IDENTIFIER, Holds.AMOUNT, Holds.NUMBER, Holds.CATEGORY)  # what f
 LARGEST_UNITS = 10**13  # an amount in the currency's smallest unit: 900,000 of them add up in int64
 
 Entities = Annotated[int, annotated_types.Interval(ge=1, le=10_000_000)]
+Features = Annotated[list[FeatureLine], annotated_types.Len(0, 100)]
 LargestAmount = Annotated[float, annotated_types.Interval(gt=0, le=2.0**53)]
 
 
@@ -58,14 +59,22 @@ class TabularCandidate(CandidateConfig):
         return kind
 
 
-class TabularTaskConfig(TaskConfig):
-    """A label of 0 or 1, and the candidates."""
+class TableTaskConfig(TaskConfig):
+    """What a task has whose rows are of a table with windows."""
 
-    kind: Literal["tabular"]
     amount_decimals: Annotated[int, annotated_types.Interval(ge=0, le=6)] = Field(
         2, description="decimals of the currency; amounts are summed exactly at this precision"
     )
     threads: Threads = Field(2, description="fixed here, since weights differ between thread counts")
+    state_megabytes: Positive = Field(
+        16_000, description="of online state that features may need; more is refused before they are computed"
+    )
+
+
+class TabularTaskConfig(TableTaskConfig):
+    """A label of 0 or 1, and the candidates."""
+
+    kind: Literal["tabular"]
     select_by: Literal["average_precision", "auc_roc", "precision_at_k"] = Field(
         "average_precision", description="metric on the validation days by which the candidate is chosen"
     )
@@ -152,6 +161,11 @@ class TabularSimulator(Simulator):
     weekly_pattern: bool = Field(
         False, description="true: weekdays differ in transactions and amounts, and weekends start later"
     )
+    habits: bool = Field(
+        False,
+        description="true: customers have hours, terminals and kinds of goods (a further column, category) of their "
+        "own; stolen cards buy as usual, but anywhere and at any hour",
+    )
     amount_factor: Factor = Field(1.0, description="on amounts, from drift_from")
     night_fraud: bool = Field(
         False, description="from drift_from, positives move to the night (00:00-06:59), and stolen cards buy as usual"
@@ -217,9 +231,14 @@ class TabularDriftLimits(DriftLimits):
     )
 
 
-class TabularConfig(LabeledConfig):
-    """A use case whose events are rows of a table."""
+class TableConfig(LabeledConfig):
+    """A use case whose events are rows of a table, with inputs made of the events before.
 
+    Attributes:
+        LABEL_TYPE: of labels in a features table, as pandas calls it.
+    """
+
+    LABEL_TYPE: ClassVar[str]
     REMEDIES: ClassVar[Mapping[str, str]] = {
         **LabeledConfig.REMEDIES,
         "bad_amount": "set limits.negative_amounts if amounts may be below 0",
@@ -227,17 +246,10 @@ class TabularConfig(LabeledConfig):
         "over_limit": "raise limits.largest_amount or limits.longest_id",
     }
 
-    source: TabularSource
     columns: TabularColumns
     limits: TabularEventLimits = TabularEventLimits()
-    simulator: TabularSimulator = TabularSimulator()
-    protocol: TabularProtocol = TabularProtocol()
-    task: TabularTaskConfig
-    evaluation: TabularEvaluationGate = TabularEvaluationGate()
-    drift: TabularDriftLimits = TabularDriftLimits()
-    features: Annotated[list[FeatureLine], annotated_types.Len(0, 100)] = Field(
-        [FeatureLine(preset="payments")], description="inputs made of the events before, a line for each group of them"
-    )
+    task: TableTaskConfig
+    features: Features = Field([], description="inputs made of the events before, a line for each group of them")
 
     @model_validator(mode="after")
     def _features_are_declared(self) -> Self:
@@ -255,11 +267,6 @@ class TabularConfig(LabeledConfig):
         return self
 
     @model_validator(mode="after")
-    def _columns_allowed_alone_are_inputs(self) -> Self:
-        check_names("evaluation.allowed_alone", self.evaluation.allowed_alone, self.raw_inputs.values())
-        return self
-
-    @model_validator(mode="after")
     def _amounts_are_exact(self) -> Self:
         largest, decimals = self.limits.largest_amount, self.task.amount_decimals
         if largest and largest * 10**decimals > EXACT:
@@ -269,13 +276,6 @@ class TabularConfig(LabeledConfig):
             )
         return self
 
-    @model_validator(mode="after")
-    def _parameters_are_their_kinds(self) -> Self:
-        for name, candidate in self.task.candidates.items():
-            if section := candidates.find(candidate.kind).parameters_class:
-                check_parameters(section, f"task.candidates.{name}.parameters", candidate.parameters)
-        return self
-
     @cached_property
     def feature_spec(self) -> FeatureSpec:
         """The features that are declared.
@@ -283,10 +283,18 @@ class TabularConfig(LabeledConfig):
         Raises:
             ValueError: naming the line and what to write.
         """
+        return self.declare(self.features)
+
+    def declare(self, lines: Sequence[FeatureLine]) -> FeatureSpec:
+        """Return the features that some lines declare.
+
+        Raises:
+            ValueError: naming the line and what to write.
+        """
         read = [column for column in self.columns.read if column.holds in STATE and column.role != "event_id"]
         holds, names = {column.role: column.holds for column in read}, {column.name: column.role for column in read}
         columns = TableColumns(holds, names, self.limits.nullable)
-        return declare(self.features, columns, self.task.amount_decimals, self.label_delay_days, self.source.timezone)
+        return declare(lines, columns, self.task.amount_decimals, self.label_delay_days, self.source.timezone)
 
     @property
     def longest_window_days(self) -> int:
@@ -312,3 +320,32 @@ class TabularConfig(LabeledConfig):
     def largest_amount(self) -> float:
         """The largest amount of an event."""
         return self.limits.largest_amount or LARGEST_UNITS / 10**self.task.amount_decimals
+
+
+class TabularConfig(TableConfig):
+    """A use case whose events are rows of a table, with a label of two values."""
+
+    EXPLAINS = True
+    LABEL_TYPE = "Int8"
+
+    source: TabularSource
+    simulator: TabularSimulator = TabularSimulator()
+    protocol: TabularProtocol = TabularProtocol()
+    task: TabularTaskConfig
+    evaluation: TabularEvaluationGate = TabularEvaluationGate()
+    drift: TabularDriftLimits = TabularDriftLimits()
+    features: Features = Field(
+        [FeatureLine(preset="payments")], description="inputs made of the events before, a line for each group of them"
+    )
+
+    @model_validator(mode="after")
+    def _columns_allowed_alone_are_inputs(self) -> Self:
+        check_names("evaluation.allowed_alone", self.evaluation.allowed_alone, self.raw_inputs.values())
+        return self
+
+    @model_validator(mode="after")
+    def _parameters_are_their_kinds(self) -> Self:
+        for name, candidate in self.task.candidates.items():
+            if section := candidates.find(candidate.kind).parameters_class:
+                check_parameters(section, f"task.candidates.{name}.parameters", candidate.parameters)
+        return self

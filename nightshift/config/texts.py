@@ -1,11 +1,11 @@
-"""The task of texts: one class of each."""
+"""The task of texts: the class of each, or any number of classes."""
 
 from typing import Annotated, Literal
 
 import annotated_types
 from pydantic import Field
 
-from nightshift.config.classes import ClassConfig, ClassSimulator, ClassTaskConfig, Group
+from nightshift.config.classes import Group, ItemClassConfig, ItemSimulator, ItemTaskConfig
 from nightshift.config.columns import Holds, LabeledColumns
 from nightshift.config.section import Factor, Positive, Share
 from nightshift.config.task import CandidateConfig, CandidateName
@@ -17,8 +17,8 @@ class TextModel(CandidateConfig):
     kind: Literal["bert", "tfidf"]
 
 
-class TextTaskConfig(ClassTaskConfig):
-    """One class of each text."""
+class TextTaskConfig(ItemTaskConfig):
+    """The classes of each text."""
 
     kind: Literal["text-classification"]
     length: Annotated[int, annotated_types.Interval(ge=8, le=8192)] = Field(128, description="tokens networks see")
@@ -47,7 +47,7 @@ class TextColumns(LabeledColumns):
     group: Group = None
 
 
-class TextSimulator(ClassSimulator):
+class TextSimulator(ItemSimulator):
     """Texts of some topics."""
 
     words: Positive = Field(14, description="of a text, on average, before any drift")
@@ -55,7 +55,7 @@ class TextSimulator(ClassSimulator):
     new_words: Share = Field(0.0, description="share of words that are, from drift_from, others than before")
 
 
-class TextConfig(ClassConfig):
+class TextConfig(ItemClassConfig):
     """A use case whose events are texts."""
 
     columns: TextColumns

@@ -1,9 +1,9 @@
 """One use case: the generic sections; a task's own config adds to them, or replaces some."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Self, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from nightshift import kinds
 from nightshift.config.columns import Columns, LabeledColumns
@@ -33,9 +33,11 @@ class Config(ConfigSection):
     """One use case; each task has a class of its own, which `nightshift/kinds.py` names.
 
     Attributes:
+        EXPLAINS: whether scores of the task have reasons.
         REMEDIES: rule of ingestion -> what to change in the config where the rows that it rejects are right.
     """
 
+    EXPLAINS: ClassVar[bool] = False
     REMEDIES: ClassVar[Mapping[str, str]] = {
         "duplicate_id_of_earlier_day": "set source.corrections if later rows correct earlier ones",
         "outside_day": "give one table as source.table, whose days are those of UTC",
@@ -58,6 +60,15 @@ class Config(ConfigSection):
     release: Rollout = Rollout()
     retention: Retention = Retention()
     costs: Costs = Costs()
+
+    @model_validator(mode="after")
+    def _has_reasons(self) -> Self:
+        if self.scoring.reasons and not self.EXPLAINS:
+            raise ValueError(
+                f"scoring.reasons: is {self.scoring.reasons}, and scores of task {self.task.kind} have no reasons; "
+                "leave it out"
+            )
+        return self
 
     @property
     def nullable(self) -> list[str]:

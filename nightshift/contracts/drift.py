@@ -6,6 +6,7 @@ from nightshift.contracts.artifact import Artifact, Part, Window
 
 FILE = "drift.json"
 SCORE = "score"  # the column that a model adds
+PREDICTED = "predicted"  # what a model of classes adds beside it: the class with the highest score
 # signals of a delivery that is at fault: no reason to train, but a reason not to
 FAULTS = ("labels", "unlabeled_days", "corrections", "flagged", "customers", "terminals", "units")
 

@@ -70,6 +70,7 @@ class OfClass(Part):
     precision: float | None
     recall: float | None
     f1: float | None
+    average_precision: float | None = Field(None, description="where a row has any number of classes")
 
 
 class OfSlice(Part):
@@ -124,8 +125,13 @@ class ClassEvaluation(EvaluationFigures):
     left_out: int = Field(description="rows of the test days that share group or content with a training row")
     slices: list[OfSlice] = Field(description="of the selected candidate: thirds by what can be said of a row")
     classes: list[OfClass] = Field(description="of the selected candidate, in the order of task.classes")
-    confusion: list[list[int]] = Field(description="rows by true class, a list each, and by predicted class")
-    calibration: Calibration = Field(description="confidence, the highest score, against the share predicted right")
+    confusion: list[list[int]] = Field(
+        description="rows by true class, a list each, and by predicted class; empty where a row has any number of them"
+    )
+    calibration: Calibration = Field(
+        description="confidence, the highest score, against the share predicted right; where a row has any number of "
+        "classes, each score against the share that has the class"
+    )
 
 
 class NumberEvaluation(EvaluationFigures):

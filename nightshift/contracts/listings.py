@@ -151,9 +151,12 @@ class CollectivePoint(Part):
 
     collective: str = Field(description="such as `all-reduce`")
     size_bytes: int = Field(description="of the whole buffer of a process")
+    count: int = Field(description="float32 elements, of a part where the processes have or send parts")
     seconds: float = Field(description="of a call, in the mean of all processes")
     algorithm_bytes_per_second: float = Field(description="the algorithm's bandwidth")
     bus_bytes_per_second: float = Field(description="the bus bandwidth, as nccl-tests defines it")
+    reference_seconds: float | None = Field(description="nccl-tests' of the same size; null without --beside")
+    reference_bus_bytes_per_second: float | None = Field(description="the same of the bus bandwidth")
 
 
 class CollectiveReport(Artifact):

@@ -21,6 +21,7 @@ from nightshift.contracts.preprocessing import (
     FileName,
     Inputs,
     Preprocessing,
+    TablePreprocessing,
     TabularPreprocessing,
     TokenizedPreprocessing,
 )
@@ -37,6 +38,7 @@ else:  # the preprocessing of the installed kinds
 
 MANIFEST = "model.json"
 REFERENCE = "reference.parquet"
+REASONS = "reasons.safetensors"  # by which scores of the selected candidate are explained, where it has any
 INPUT = "inputs"
 OUTPUT = "score"
 GREEDY = "greedy"  # output of language models' graphs: 1 where a token is the likeliest; no part of the signature
@@ -133,12 +135,21 @@ class PredictionInterval(Part):
 class DecisionRule(Part):
     """From scores to a decision."""
 
-    threshold: float | None = Field(
-        description="score from which an event is flagged; null: the class with the highest score, or a number"
-    )
+    threshold: float | None = Field(description="score from which an event is flagged; null: by classes, or a number")
     interval: PredictionInterval | None = Field(
         None, description="around scores that are numbers; absent of others", exclude_if=_is_absent
     )
+    thresholds: list[float] = Field(
+        [],
+        description="score of each class from which a row has it, where a row has any number of classes; absent of "
+        "others",
+        exclude_if=operator.not_,
+    )
+
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether a row has any number of classes."""
+        return bool(self.thresholds)
 
 
 class PackagedCandidate(Part):
@@ -154,7 +165,8 @@ class PackagedCandidate(Part):
     members: list[str] = Field([], description="candidates that it averages; absent without", exclude_if=operator.not_)
     choices: dict[str, float] = Field(
         {},
-        description="what the validation days have said: rounds of trees, or weights of members; absent without",
+        description="what validation rows have said: rounds of trees, weights of members, or the step whose weights "
+        "were kept and its loss; absent without",
         exclude_if=operator.not_,
     )
     file: FileName = Field(description="its graph")
@@ -163,6 +175,11 @@ class PackagedCandidate(Part):
     seconds: float = Field(description="time its fit took")
     losses: list[tuple[int, float]] = Field(
         default_factory=list, description="step, and mean loss of the steps since the point before; of networks"
+    )
+    validation_losses: list[tuple[int, float]] = Field(
+        [],
+        description="step, and loss after it of the rows that its training held out; absent without",
+        exclude_if=operator.not_,
     )
 
 
@@ -214,14 +231,15 @@ class ModelPackage(Artifact):
     lineage: Lineage
 
     @computed_field(  # type: ignore[prop-decorator]
-        description="identity of what answers: signature, preprocessing, decision, every graph, the engine's file"
+        description="identity of what answers: signature, preprocessing, decision, every graph, and the files of"
+        " engine and reasons"
     )
     @property
     def sha256(self) -> str:
-        """Identity of what answers: signature, preprocessing, decision, every graph, the engine's file."""
+        """Identity of what answers: signature, preprocessing, decision, every graph, files of engine and reasons."""
         scoring = self.model_dump(mode="json", include={"signature", "preprocessing", "decision", "selected"})
-        engine = [file.sha256 for file in self.files if file.name == self.engine_file]
-        return storage.fingerprint([scoring, {name: self.identify_graph(name) for name in self.candidates}, *engine])
+        further = [file.sha256 for file in self.files if file.name in (self.engine_file, REASONS)]
+        return storage.fingerprint([scoring, {name: self.identify_graph(name) for name in self.candidates}, *further])
 
     @property
     def kind(self) -> str:
@@ -229,17 +247,17 @@ class ModelPackage(Artifact):
         return str(self.preprocessing.model_dump(include={"kind"})["kind"])
 
     @property
-    def tabular(self) -> TabularPreprocessing:
-        """How events become the input of a tabular model.
+    def tabular(self) -> TablePreprocessing:
+        """How events become the input of a model whose features are made of the events before.
 
         Raises:
             UserError: when it is a model of another task, which whoever asks cannot use yet.
         """
-        return self.preprocessing_as(TabularPreprocessing)
+        return self.preprocessing_as(TablePreprocessing)
 
     @property
     def classes(self) -> ClassPreprocessing:
-        """How images or texts become the input of a model that tells their classes apart.
+        """How images, texts or rows become the input of a model that tells their classes apart.
 
         Raises:
             UserError: when it is a model of another task.
@@ -275,6 +293,11 @@ class ModelPackage(Artifact):
         if not isinstance(self.preprocessing, kind):
             raise UserError(f"the model is one of task {self.kind!r}, and this takes models of {kind.scope} only")
         return self.preprocessing
+
+    @property
+    def reasons(self) -> File | None:
+        """The file by which scores are explained; None without one."""
+        return next((file for file in self.files if file.name == REASONS), None)
 
     @property
     def vocabularies(self) -> list[str]:

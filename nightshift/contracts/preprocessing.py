@@ -136,12 +136,11 @@ class FeatureSpec(Part):
         return f"{len(self.features)} features{' by ' if entities else ''}{', '.join(entities)}"
 
 
-class TabularPreprocessing(Inputs):
-    """From events to the model's input, for the task `tabular`."""
+class TablePreprocessing(Inputs):
+    """From events to the model's input, with features of the events before."""
 
     scope = "tables"
     takes_events = True
-    kind: Literal["tabular"] = "tabular"
     features: FeatureSpec
 
     @property
@@ -153,6 +152,12 @@ class TabularPreprocessing(Inputs):
     def summary(self) -> str:
         """How many inputs there are, the entities they are of, and their names."""
         return f"{self.width} columns of {self.features.summary} and {self.columns}"
+
+
+class TabularPreprocessing(TablePreprocessing):
+    """From events to the model's input, for the task `tabular`."""
+
+    kind: Literal["tabular"] = "tabular"
 
 
 class RegressionPreprocessing(Inputs):
@@ -171,9 +176,9 @@ class RegressionPreprocessing(Inputs):
 
 
 class ClassPreprocessing(Preprocessing):
-    """From an image or a text to the model's input."""
+    """From an image, a text or a row to the model's input."""
 
-    scope = "classes of images or texts"
+    scope = "classes"
     kind: str
     classes: list[str] = Field(description="what each score is of")
 
@@ -186,6 +191,13 @@ class ClassPreprocessing(Preprocessing):
     def labels(self) -> list[str]:
         """The classes."""
         return self.classes
+
+
+class MulticlassPreprocessing(TablePreprocessing, ClassPreprocessing):
+    """From events to the model's input, for the task `tabular-classification`."""
+
+    scope = "classes of rows"
+    kind: Literal["tabular-classification"] = "tabular-classification"
 
 
 class ImagePreprocessing(ClassPreprocessing):

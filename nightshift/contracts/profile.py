@@ -62,6 +62,14 @@ class Finding(Part):
     won_pct: float | None = Field(description="the same as a share of the step, 0 to 100")
     evidence: str = Field(description="what the trace says, a sentence with figures")
     fix: str = Field(description="what to change, as a sentence")
+    settings: list[str] = Field(
+        [],
+        description="what to try, a key or `KEY=VALUE`: of the config the trainer's, or a candidate's parameters; of a "
+        "program's DataLoader its arguments",
+    )
+    gain_ms: tuple[float, float] | None = Field(
+        None, description="what the fix wins of each step, ms, from and to, 95 %; null where only trying tells"
+    )
 
 
 class Profile(Artifact):
@@ -86,7 +94,7 @@ class Profile(Artifact):
 
 
 class StepShare(Part):
-    """A part of the step of one GPU; the parts add up to the step."""
+    """A part of the step of one GPU, or of a process without one; the parts add up to the mean of the steps."""
 
     name: str = Field(description="what the GPU does, or why it does nothing")
     ms: float = Field(description="milliseconds of each step")
@@ -205,7 +213,7 @@ class TraceProfile(Artifact):
     """
 
     sources: list[str] = Field(description="the traces")
-    step_ms: float | None = Field(description="from one step to the next; null where none is marked")
+    step_ms: float | None = Field(description="from one step to the next, the median; null where none is marked")
     gpu_busy_pct: float | None = Field(description="with any work; null without a GPU")
     data_wait_pct: float = Field(description="the host waits for its data loader, whatever the GPU does")
     communication_pct: float = Field(description="kernels that move data between ranks")

@@ -7,6 +7,7 @@ file name holds the hash of all it was made from; one that exists is complete, a
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, Field, computed_field, dataclasses
@@ -14,6 +15,7 @@ from pydantic import ConfigDict, Field, computed_field, dataclasses
 from nightshift import storage
 from nightshift.contracts.artifact import Artifact
 from nightshift.runtime.errors import UserError
+from nightshift.storage import once
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,11 +48,13 @@ class Table:
         name: `events`, `features` or `scores`.
         partitions: its days.
         details: what concerns the whole table; JSON values.
+        shared: folder by which the processes of a machine read it once together; empty: this one reads it alone.
     """
 
     name: str
     partitions: list[Partition]
     details: dict[str, Any] = field(default_factory=dict)
+    shared: str = ""
 
     @property
     def sha256(self) -> str:
@@ -68,9 +72,13 @@ class Table:
         Raises:
             UserError: when a day is not in the table.
         """
+        parts = [self.partition(day) for day in days]
+        key = [[part.uri for part in parts], columns]
+        return once.read_frame(self.shared, key, lambda: self._read(parts, columns))
+
+    def _read(self, parts: list[Partition], columns: list[str] | None) -> "pd.DataFrame":
         import pandas as pd
 
-        parts = [self.partition(day) for day in days]
         # the types of ids come from days that have some
         filled = [part for part in parts if part.rows] or parts[:1]
         return pd.concat([storage.read_frame(part.uri, columns) for part in filled], ignore_index=True)
@@ -81,11 +89,14 @@ class Table:
         Raises:
             UserError: when the day is not in the table.
         """
-        for part in self.partitions:
-            if part.date == str(day):
-                return part
+        if part := self._by_date.get(str(day)):
+            return part
         span = f"{self.partitions[0].date} .. {self.partitions[-1].date}" if self.partitions else "nothing"
         raise UserError(f"table {self.name!r} has no {day}, it holds {span}; run the step that makes it again")
+
+    @cached_property
+    def _by_date(self) -> dict[str, Partition]:
+        return {part.date: part for part in self.partitions}
 
 
 class Manifest(Artifact):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from nightshift import entry_points
@@ -18,6 +19,7 @@ from nightshift import entry_points
 Value = Any  # a float64 array, or a float
 HALF_LIVES = 8  # after which an event no longer counts in a decayed count: its weight would be below 1/256
 STEPS = 2 * HALF_LIVES  # in which the weight falls
+LATER_WEIGHTS = [2.0 ** (-step / 2) for step in range(1, STEPS)]  # that of the first step is 1
 NEGLIGIBLE = 1e-12  # share of the mean square below which a variance is rounding alone
 
 
@@ -110,7 +112,7 @@ class Aggregation:
     """A function of the events in a window.
 
     Attributes:
-        compute: returns the feature, float64.
+        compute: returns the feature, which is kept as float64.
         reads: what it reads of the events.
         nullable: whether it may be NaN where the window has the event itself.
         with_event: whether the event itself may be in the window.
@@ -157,16 +159,16 @@ def _own(window: WindowValues) -> Value:
 def _decayed_count(window: WindowValues) -> Value:
     """Events by a weight that halves with each half-life, in steps of half of it: no order of addition matters."""
     step = window.argument // 2
-    counts = window.counts([number * step for number in range(1, STEPS + 1)])
-    total, before = window.divide(0 * counts[0], 1), 0 * counts[0]
-    for number, count in enumerate(counts):
-        total = total + (count - before) * 2.0 ** (-number / 2)
+    before, *counts = window.counts([number * step for number in range(1, STEPS + 1)])
+    total = before * 1.0
+    for count, weight in zip(counts, LATER_WEIGHTS, strict=True):
+        total = total + (count - before) * weight
         before = count
     return total
 
 
 BUILT_IN: Mapping[str, Aggregation] = {
-    "count": Aggregation(lambda window: window.divide(window.count, 1)),
+    "count": Aggregation(attrgetter("count")),
     "sum": Aggregation(lambda window: window.divide(window.total, window.scale), Reads.NUMBER),
     "mean": Aggregation(_mean, Reads.NUMBER),
     "std": Aggregation(_std, Reads.NUMBER, squares=True),
@@ -174,13 +176,13 @@ BUILT_IN: Mapping[str, Aggregation] = {
     "max": Aggregation(lambda window: window.divide(window.greatest, window.scale), Reads.NUMBER),
     "first": Aggregation(lambda window: window.divide(window.first, window.scale), Reads.NUMBER),
     "last": Aggregation(lambda window: window.divide(window.last, window.scale), Reads.NUMBER, True, False),
-    "distinct": Aggregation(lambda window: window.divide(window.distinct, 1), Reads.VALUE),
+    "distinct": Aggregation(attrgetter("distinct"), Reads.VALUE),
     "seconds_since_last": Aggregation(lambda window: window.age(1) / 1e6, nullable=True, with_event=False),
     "seconds_since_previous": Aggregation(
         lambda window: window.age(window.argument) / 1e6, nullable=True, with_event=False, argument=Argument.COUNT
     ),
     "decayed_count": Aggregation(_decayed_count, argument=Argument.HALF_LIFE),
-    "positive_count": Aggregation(lambda window: window.divide(window.positives, 1), Reads.LABEL),
+    "positive_count": Aggregation(attrgetter("positives"), Reads.LABEL),
     "positive_rate": Aggregation(
         lambda window: window.replace_missing(window.divide(window.positives, window.count)), Reads.LABEL
     ),

@@ -1,8 +1,10 @@
 """When two values are one: the rule for ids, categories, labels and numbers, of files and of online events alike."""
 
+import json
 import math
 import re
 import unicodedata
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -53,7 +55,10 @@ def canonical(value: Any) -> str | None:
 
 
 def format_value(value: Any) -> str:
-    """Return a value as it is written: bytes are UTF-8, others escaped, and a midnight is its date."""
+    """Return a value as it is written: bytes are UTF-8, others escaped, a midnight is its date, a list is JSON's."""
+    # an array too, by what it can: Airflow reads configs, without NumPy
+    if isinstance(value, Collection) and not isinstance(value, str | bytes | bytearray | Mapping):
+        return json.dumps([*value], default=str, ensure_ascii=False)
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
     return str(value).removesuffix(" 00:00:00") if isinstance(value, datetime) else str(value)

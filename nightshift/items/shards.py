@@ -15,6 +15,9 @@ from nightshift import storage
 from nightshift.contracts.preprocessing import Preprocessing
 from nightshift.contracts.tables import Partition, Table
 from nightshift.data.splits import Days, Fold, apart, rows_of
+from nightshift.items import metrics
+from nightshift.items.labels import decode
+from nightshift.items.metrics import Labels
 from nightshift.runtime.errors import UserError
 
 SUFFIX = ".npy"
@@ -39,7 +42,7 @@ class Shards:
         Raises:
             UserError: when one is missing.
         """
-        return cls([map_shard(table.partition(day)) for day in days])
+        return cls([map_shard(table.partition(day), table.shared) for day in days])
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -140,14 +143,18 @@ def shard_uri(partition: str) -> str:
     return f"{partition}{SUFFIX}"
 
 
-def map_shard(partition: Partition) -> Array:
+def map_shard(partition: Partition, shared: str = "") -> Array:
     """Return a day's shard, mapped into memory; of an object store it is a copy that takes up disk until it is freed.
+
+    Args:
+        partition: the day.
+        shared: folder by which the processes of a machine have one copy; empty: this one has its own.
 
     Raises:
         UserError: when it is missing, or does not have the partition's rows.
     """
     uri = shard_uri(partition.uri)
-    with storage.on_disk(uri) as path:
+    with storage.on_disk(uri, shared) as path:
         try:
             array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError) as error:
@@ -158,7 +165,15 @@ def map_shard(partition: Partition) -> Array:
     return array
 
 
-def labels(rows: pd.DataFrame, classes: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return the number of each row's class, -1 without one, (n,)."""
+def labels(rows: pd.DataFrame, classes: Sequence[str], is_multilabel: bool = False) -> Labels:
+    """Return the number of each row's class, -1 without one, (n,), or which classes it has, (n, classes)."""
+    if is_multilabel:
+        return decode(rows["label"], classes)
     numbers = {name: number for number, name in enumerate(classes)}
     return np.array([numbers.get(label, -1) for label in rows["label"]], dtype=np.int64)
+
+
+def count_classes(rows: pd.DataFrame, classes: Sequence[str], is_multilabel: bool = False) -> list[int]:
+    """Return how many rows each class has."""
+    counts: list[int] = metrics.spread(labels(rows, classes, is_multilabel), len(classes)).sum(0).tolist()
+    return counts

@@ -6,6 +6,7 @@ and tables may have anchors, merge keys and several documents; a key given twice
 texts in both.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -71,6 +72,14 @@ def load_document(content: bytes | str) -> Any:
 def dump(value: Any) -> str:
     """Return a value as YAML that `load` reads as the same value."""
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return text.rstrip()
+
+
+def dump_line(value: Any) -> str:
+    """Return a value as YAML in one line, which `load` reads as the same value."""
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=True, width=math.inf
+    )
     return text.rstrip()
 
 

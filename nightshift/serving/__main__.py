@@ -37,6 +37,11 @@ def parser() -> StepParser:
     flags.add_argument(
         "--delay-ms", default="0", help="milliseconds that a batch waits for rows (default: %(default)s)"
     )
+    flags.add_argument(
+        "--reasons-ms",
+        default=f"{ServerLimits.reasons_ms:g}",
+        help="milliseconds that the reasons of a request may take, else it is refused (default: %(default)s)",
+    )
     return flags
 
 

@@ -16,7 +16,7 @@ from nightshift.http.cross_site import JSON, check_site, check_type
 from nightshift.http.errors import MethodError, NotFoundError, RefusedError, RequestError, UnauthorizedError
 from nightshift.http.messages import Handler, HttpRequest, HttpResponse
 from nightshift.runtime.step import log
-from nightshift.serving import openapi
+from nightshift.serving import openapi, reasons
 from nightshift.serving.answers import Answer
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.metrics import EndpointMetrics
@@ -208,14 +208,15 @@ class Application:
     async def _score(self, request: HttpRequest) -> HttpResponse:
         pinned = self._find_pinned(request)
         model = pinned or self._manager.model
+        count = reasons.read_count(request.query, model) if request.query else 0
         if model.decoder:
             split = items.TrafficSplit(model, None if pinned else self._manager.find_split(model))
             return self._count(request, await items.score(split, request, self._limits))
         payload = decode(request.body)
         if isinstance(payload, dict) and len(payload) == 1 and "events" in payload:
-            answer = await events.score(self._manager, payload["events"], self._limits.rows, pinned)
+            answer = await events.score(self._manager, payload["events"], self._limits.rows, pinned, count)
             return self._count(request, answer)
-        return self._count(request, await features.score(model, payload))
+        return self._count(request, await features.score(model, payload, count))
 
     def _find_pinned(self, request: HttpRequest) -> Model | None:
         """Return the version that a request names; None: it leaves the choice to the server."""
@@ -228,6 +229,8 @@ class Application:
 
     async def _infer(self, name: str, version: str | None, request: HttpRequest) -> HttpResponse:
         model = inference.find(self._manager, name, version)
+        if request.query:
+            reasons.refuse_tensors(request.query)
         return self._count(request, await inference.infer(model, self._limits, request))
 
     def _count(self, request: HttpRequest, answer: Answer) -> HttpResponse:

@@ -33,12 +33,14 @@ class ServerLimits:
         queue: most rows that wait for a call; a request beyond it is refused as overload.
         delay: seconds that a call may wait for more rows; 0: only rows that wait already are batched.
         body: most bytes of a request.
+        reasons_ms: milliseconds that the reasons of a request may take.
     """
 
     rows: int = 1024
     queue: int = 8192
     delay: float = 0.0
     body: int = 8 * 2**20
+    reasons_ms: float = 100.0
 
 
 @dataclass

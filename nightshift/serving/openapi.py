@@ -1,5 +1,6 @@
 """The OpenAPI 3.1 description of a version's API: features and raw events, or images or texts."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -36,11 +37,18 @@ def describe_api(manager: ModelManager, max_rows: int) -> Schema:
 
 
 def _row_paths(model: Model, online: Online | None, max_rows: int) -> Schema:
-    prediction = _prediction(score={"type": "number"}, **_describe_decision(model.package.decision))
+    described = _describe_decision(model.package.decision) | _describe_classes(model.classes)
+    prediction = _prediction(score={"type": "number"}, **described)
+    most = len(model.package.inputs.columns)
+    if model.reasons:
+        prediction["properties"]["reasons"] = _list(_REASON, most) | {"minItems": 0}
     bodies = [_object(instances=_list(_instance(model), max_rows))]
     paths = {"/score": _post("score", "a prediction each", _json({"oneOf": bodies}), _answer(prediction, max_rows))}
+    if model.reasons:
+        paths["/score"]["post"]["parameters"] = [_count(most)]
     if online is not None:
         bodies.append(_object(events=_list(_event(online.events), max_rows)))
+    if online is not None and not model.classes:
         known = _object(known=_list({"type": "boolean"}, max_rows))
         labels = _object(labels=_list(_label(online.events), max_rows))
         paths["/labels"] = _post("label", "whether the event of each label is known", _json(labels), known)
@@ -54,12 +62,19 @@ def _describe_decision(decision: DecisionRule) -> Schema:
     return {} if decision.interval is None else {"low": {"type": "number"}, "high": {"type": "number"}}
 
 
+def _describe_classes(classes: Sequence[str], is_multilabel: bool = False) -> Schema:
+    """Describe what a prediction says of classes, if there are any."""
+    if not classes:
+        return {}
+    scores = {"scores": _object(**{name: {"type": "number"} for name in classes})}
+    if is_multilabel:
+        return {"labels": _object(**{name: {"type": "boolean"} for name in classes}), **scores}
+    return {"label": {"enum": list(classes)}, **scores}
+
+
 def _item_paths(items: ItemSchema, max_rows: int) -> Schema:
     """Describe requests of images or texts: one, in JSON or as the body itself, or several."""
-    prediction: Schema = {"score": {"type": "number"}}
-    if items.classes:
-        scores = _object(**{name: {"type": "number"} for name in items.classes})
-        prediction |= {"label": {"enum": list(items.classes)}, "scores": scores}
+    prediction: Schema = {"score": {"type": "number"}} | _describe_classes(items.classes, bool(items.thresholds))
     item = _object(**{field.name: field.schema for field in items.fields})
     item["properties"]["id"] = {"type": ["string", "null"], "maxLength": MAX_ID_LENGTH}
     bodies = _json({"oneOf": [item, _object(instances=_list(item, max_rows))]})
@@ -118,6 +133,12 @@ def _id(role: str, events: Events) -> Schema:
     return {"type": ["string", "integer"], "minLength": 1}
 
 
+def _count(most: int) -> Schema:
+    schema = {"type": "integer", "minimum": 1, "maximum": most}
+    description = "inputs that moved each score most, the largest contribution to the margin first"
+    return {"name": "reasons", "in": "query", "description": description, "schema": schema}
+
+
 _TIME = {"type": "string", "format": "date-time"}
 
 
@@ -131,3 +152,6 @@ def _list(items: Schema, max_rows: int) -> Schema:
 
 def _json(schema: Schema) -> Schema:
     return {"application/json": {"schema": schema}}
+
+
+_REASON = _object(input={"type": "string"}, contribution={"type": "number"}, text={"type": "string"})

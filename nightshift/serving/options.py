@@ -109,7 +109,8 @@ def _check_device(device: str) -> str:
 
 def _parse_limits(args: argparse.Namespace) -> ServerLimits:
     rows, queue = parse_number("max-rows", args.max_rows), parse_number("max-queue", args.max_queue)
-    return ServerLimits(rows=rows, queue=queue, delay=_parse_delay(args.delay_ms))
+    budget = parse_number("reasons-ms", args.reasons_ms)
+    return ServerLimits(rows=rows, queue=queue, delay=_parse_delay(args.delay_ms), reasons_ms=budget)
 
 
 def _parse_delay(text: str) -> float:

@@ -1,10 +1,10 @@
 """The prediction log: Parquet files by UTC day of the answer.
 
 `<folder>/date=<day>/<name>.parquet` has `scored_at` and `event_time` (UTC), `request_id`, `event_id` (text), `version`,
-`score` (float32) and `flagged`; a request of features has no event's id and time. Labels that arrive later join by id
-and time. A row of an image or a text has the request's `item_id`, the predicted `label`, its `score`, and `content`,
-the hash of the features table, but not the item itself. The log is written once a minute, so a kill loses the last
-minute's rows; the online state loses nothing.
+`score` (float32) and `flagged`, of classes the predicted `label` too; a request of features has no event's id and time.
+Labels that arrive later join by id and time. A row of an image or a text has the request's `item_id`, the predicted
+`label`, its `score`, and `content`, the hash of the features table, but not the item itself. The log is written once a
+minute, so a kill loses the last minute's rows; the online state loses nothing.
 """
 
 import asyncio
@@ -47,6 +47,7 @@ class _LoggedRequest(msgspec.Struct):
     scores: Floats
     events: Sequence[Event]
     items: Sequence[ScoredItem]
+    labels: Sequence[str] = ()  # of classes that were predicted
 
 
 class PredictionLog:
@@ -69,7 +70,7 @@ class PredictionLog:
         """Add the scored rows of a request; they are written within a minute."""
         version, threshold = scored.model.pointer.version, scored.model.threshold
         request = _LoggedRequest(
-            time.time_ns(), request_id, version, threshold, scored.scores, scored.events, scored.items
+            time.time_ns(), request_id, version, threshold, scored.scores, scored.events, scored.items, scored.labels
         )
         self._pending.append(request)
         self._size += len(scored.scores)
@@ -142,6 +143,8 @@ def _build_frame(requests: list[_LoggedRequest]) -> "pd.DataFrame":
         return frame.assign(
             item_id=pd.array(ids, dtype="string"), label=pd.array(labels, dtype="string"), content=contents
         )
+    if predicted := [label for request in requests for label in request.labels]:
+        frame["label"] = pd.array(predicted, dtype="string")
     events = [event for request in requests for event in _pad_events(request)]
     times = pd.array([event.time if event else None for event in events], dtype="Int64")
     return frame.assign(

@@ -25,10 +25,12 @@ from nightshift.serving.files import DeploymentPointer
 from nightshift.serving.items.decoder import DecoderPool
 from nightshift.serving.items.loader import load_schema
 from nightshift.serving.online import Online
+from nightshift.serving.reasons import ReasonLimits
 from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.embedded import Embedded
 from nightshift.tabular.online.follower import Follower
 from nightshift.tabular.online.store import Store
+from nightshift.tabular.reasons import Explainer
 
 POLL_SECONDS = 0.2
 CHECK_SECONDS = 60  # between checks for newer snapshots or after a failure: object stores charge for listings
@@ -44,6 +46,7 @@ class Model:
         package: manifest of the version.
         preprocessor: turns requests into the graph's inputs: encodes columns, or decodes items.
         batcher: calls the graph with batches of rows.
+        reasons: explains scores; None: the version has no reasons.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Model:
     package: ModelPackage
     preprocessor: FeatureEncoder | DecoderPool
     batcher: Batcher
+    reasons: ReasonLimits | None = None
 
     @property
     def encoder(self) -> FeatureEncoder:
@@ -75,8 +79,12 @@ class Model:
     def outputs(self) -> dict[str, Tensor]:
         """The tensors of a response, by name."""
         score = self.package.signature.score
-        has_label = self.decoder is not None and self.decoder.items.classes
-        return _index_by_name([score, _make_bytes_tensor("label")] if has_label else [score])
+        return _index_by_name([score, _make_bytes_tensor("label")] if self.classes else [score])
+
+    @cached_property
+    def classes(self) -> list[str]:
+        """What each of a row's scores is of; none where it has one."""
+        return self.package.preprocessing.labels
 
     @cached_property
     def threshold(self) -> float:
@@ -136,10 +144,15 @@ def load(name: str, pointer: DeploymentPointer, limits: ServerLimits, device: st
     example = {tensor.name: _make_zeros(tensor) for tensor in manifest.signature.inputs}
     if isinstance(preprocessing, Inputs):
         encoder = FeatureEncoder(preprocessing, limits.rows)
-        return Model(name, pointer, manifest, encoder, Batcher(graph.score, example, limits))
+        reasons = _load_reasons(manifest, pointer.uri, limits)
+        return Model(name, pointer, manifest, encoder, Batcher(graph.score, example, limits), reasons)
     decoder = DecoderPool(load_schema(manifest, pointer.uri), limits.queue)
     # as offline scoring does: large batches in parts
     return Model(name, pointer, manifest, decoder, Batcher(partial(scores, graph), example, limits))
+
+
+def _load_reasons(manifest: ModelPackage, uri: str, limits: ServerLimits) -> ReasonLimits | None:
+    return ReasonLimits(Explainer.load(uri, manifest), limits.reasons_ms) if manifest.reasons else None
 
 
 class ModelManager:
@@ -210,8 +223,12 @@ class ModelManager:
 
     def find(self, version: str) -> Model | None:
         """Return a serving version by its number; None when it does not serve."""
-        models = [self.model, *([self.split.model] if self.split else [])]
-        return next((model for model in models if str(model.pointer.version) == version), None)
+        return next((model for model in self.list_answering(None) if str(model.pointer.version) == version), None)
+
+    def list_answering(self, pinned: Model | None) -> list[Model]:
+        """Return the versions that may answer a request: the pinned one, or the champion and its challenger."""
+        split = self.split
+        return [pinned] if pinned else [self.model, *([split.model] if split else [])]
 
     def find_split(self, model: Model) -> Split | None:
         """Return the challenger beside a version; None once another version has taken over."""

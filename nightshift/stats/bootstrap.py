@@ -91,6 +91,38 @@ def average_precision(labels: Labels, scores: Floats) -> Floats:
     return np.array([precision(resample) for resample in draws(positives)])
 
 
+def average_precision_of_groups(labels: Labels, scores: Floats, groups: Labels) -> Floats:
+    """Return the average precision of every resample of whole groups, float64 of shape (`RESAMPLES`,).
+
+    Args:
+        labels: 0 or 1, shape (n,).
+        scores: float, shape (n,).
+        groups: each row's, from 0, shape (n,).
+    """
+    order = np.argsort(-scores, kind="stable")
+    labels, scores, groups = labels[order], scores[order], groups[order]
+    draws_of_groups = draw_counts(int(groups.max()) + 1)
+    return np.array([weighted_average_precision(labels, scores, counts[groups], True) for counts in draws_of_groups])
+
+
+def weighted_average_precision(labels: Labels, scores: Floats, weights: Floats, is_sorted: bool = False) -> float:
+    """Return the average precision of weighted rows, 0 without positives; equal scores share a threshold.
+
+    Args:
+        labels: 0 or 1, shape (n,).
+        scores: float, shape (n,).
+        weights: how often each row counts, shape (n,).
+        is_sorted: whether scores fall from row to row.
+    """
+    if not is_sorted:
+        order = np.argsort(-scores, kind="stable")
+        labels, scores, weights = labels[order], scores[order], weights[order]
+    ends = np.flatnonzero(np.append(scores[1:] != scores[:-1], True))
+    hits, flagged = np.cumsum(weights * (labels == 1))[ends], np.cumsum(weights)[ends]
+    gained = np.diff(hits, prepend=0.0)
+    return float((gained * hits / np.maximum(flagged, 1)).sum() / hits[-1]) if hits[-1] else 0.0
+
+
 def precision_at_k(rows: pd.DataFrame, scores: Floats, top_k: int) -> Floats:
     """Return precision at k of every resample of the entities, float64 of shape (`RESAMPLES`,).
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nightshift.runtime.errors import UnavailableError, UserError
-from nightshift.storage import locks, stores
+from nightshift.storage import locks, once, stores
 
 if TYPE_CHECKING:
     import fsspec
@@ -318,16 +318,19 @@ def remove_folder(uri: str) -> None:
 
 
 @contextmanager
-def on_disk(uri: str) -> Iterator[str]:
-    """Yield a file's local path, for an object that of a copy, since a read in parts could not be repeated."""
+def on_disk(uri: str, shared: str = "") -> Iterator[str]:
+    """Yield a file's local path, for an object that of a copy, since a read in parts could not be repeated.
+
+    Args:
+        uri: of the file.
+        shared: folder in which the copy stays for all processes of the machine; empty: it is this one's, and goes.
+    """
     fs, path = stores.open_store(uri)
     if stores.is_local(fs):
         yield path
         return
-    with tempfile.TemporaryDirectory() as folder:
-        copy = os.path.join(folder, "copy")
-        stores.attempt(uri, lambda fs, path: fs.get_file(path, copy))
-        yield copy
+    with contextlib.nullcontext(shared) if shared else tempfile.TemporaryDirectory() as folder:
+        yield once.write_file(folder, uri, lambda copy: stores.attempt(uri, lambda fs, path: fs.get_file(path, copy)))
 
 
 def _entries(fs: "fsspec.AbstractFileSystem", root: str, folder: str) -> "Iterator[FileEntry]":

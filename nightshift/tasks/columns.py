@@ -1,5 +1,6 @@
 """Columns as users have them, turned into canonical types; a value that cannot be read becomes null."""
 
+import json
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -10,6 +11,7 @@ import pandas as pd
 from nightshift.config.columns import Columns
 from nightshift.data import values
 from nightshift.data.times import FIRST, LAST, read_time, to_utc
+from nightshift.items import labels as label_texts
 from nightshift.items.texts import ENCODING
 from nightshift.runtime.errors import UserError, nearest
 from nightshift.runtime.printable import printable
@@ -208,6 +210,36 @@ def named_labels(column: pd.Series, positive: list[str], negative: list[str]) ->
 def classes(column: pd.Series, known: list[str]) -> pd.Series:
     """Return the names of classes, dtype string; null where a value is none of those known."""
     return canonical(column).map({values.canonical(name): name for name in known}).astype("string")
+
+
+def label_sets(column: pd.Series, known: list[str], separator: str) -> pd.Series:
+    """Return the labels of each row, dtype string, as `nightshift.items.labels` writes them.
+
+    Args:
+        column: lists, or text: a JSON list, or labels between separators.
+        known: the classes.
+        separator: a character that is in none of them.
+
+    Returns:
+        null where there is no value, or where a label is not known, blank or there twice.
+    """
+    spellings = {values.canonical(name): name for name in known}
+
+    def read(value: Any) -> str | None:
+        names = [spellings.get(values.canonical(label)) for label in _split_labels(value, separator)]
+        is_known = None not in names and len(set(names)) == len(names)
+        return label_texts.encode(name for name in known if name in names) if is_known else None
+
+    return objects(column.where(has_value(column), None)).map(read, na_action="ignore").astype("string")
+
+
+def _split_labels(value: Any, separator: str) -> list[Any]:
+    text = values.format_value(value)
+    try:
+        parsed = json.loads(text) if text.lstrip().startswith("[") else None
+    except ValueError:
+        parsed = None
+    return parsed if isinstance(parsed, list) else text.split(separator)
 
 
 def times(column: pd.Series, timezone: str) -> pd.Series:

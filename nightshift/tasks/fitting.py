@@ -1,7 +1,7 @@
 """What every task fits: a candidate's circumstances, what comes of them, and estimators of scikit-learn's interface."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,8 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from nightshift.config.neural import Trainer
+from nightshift.contracts.package import REASONS
+from nightshift.models.contributions import Contributions, Term
 from nightshift.models.neural.data import RESIDENT
 from nightshift.models.neural.losses import Points
 from nightshift.runtime.errors import UserError, check_names
@@ -64,20 +66,35 @@ class Fitted:
         export: gives the model as ONNX.
         predict: the library's own probabilities of what the graph takes, to compare that with.
         losses: (step, mean training loss since the point before) of what is trained in steps.
+        validation_losses: (step, loss after it) of rows that its training held out.
         save_files: makes files by which others than the server load it, JSON or safetensors: names and bytes.
         choices: what it has chosen by the validation rows.
+        split_margin: gives the terms whose sum is the margin, by which a score has reasons; none where it has none.
     """
 
     export: Callable[[], bytes]
     predict: Callable[[Any], Any]
     losses: Points = field(default_factory=list)
+    validation_losses: Points = field(default_factory=list)
     save_files: Callable[[], Iterable[tuple[str, bytes]]] = tuple
     choices: Mapping[str, float] = field(default_factory=dict)
+    split_margin: Callable[[], Sequence[Term]] = tuple
 
     @cached_property
     def graph(self) -> bytes:
         """The model as ONNX, exported once."""
         return self.export()
+
+
+def with_reasons(fitted: Fitted) -> Fitted:
+    """Return a model with the file of its reasons among its files, where it has any."""
+
+    def save() -> Iterator[tuple[str, bytes]]:
+        yield from fitted.save_files()
+        if terms := fitted.split_margin():
+            yield REASONS, Contributions(terms).content
+
+    return dataclasses.replace(fitted, save_files=save)
 
 
 def fit_estimator(

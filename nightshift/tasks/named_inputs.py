@@ -14,7 +14,7 @@ from nightshift.config import Config
 from nightshift.config.columns import Holds
 from nightshift.contracts import package
 from nightshift.contracts.artifact import FoldWindow
-from nightshift.contracts.drift import SCORE
+from nightshift.contracts.drift import PREDICTED, SCORE
 from nightshift.contracts.package import Datatype, ModelPackage, Signature, Tensor
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.tables import Table
@@ -78,7 +78,7 @@ class InputRows(training.Sample):
         """Return at most `REFERENCE_ROWS` of them, drawn by the task's seed.
 
         Returns:
-            inputs, `label` if any, `score`, and the blocks that `noise.name_blocks` gives.
+            inputs, `label` if any, what `name_scores` gives, and the blocks that `noise.name_blocks` gives.
         """
         drawn = np.random.default_rng(config.task.seed).permutation(len(self.rows))[:REFERENCE_ROWS]
         rows = self.rows.iloc[np.sort(drawn)]
@@ -86,7 +86,7 @@ class InputRows(training.Sample):
         entities = [name for name in config.columns.holding(Holds.IDENTIFIER) if name in rows and name != "event_id"]
         blocks = noise.name_blocks(rows, entities, rows["event_time"])
         scores = Graph(graph).score(tabular.matrix(self.inputs, rows))
-        return columns.assign(score=scores).join(blocks).reset_index(drop=True)
+        return columns.assign(**name_scores(scores, self.preprocessing.labels)).join(blocks).reset_index(drop=True)
 
 
 @dataclass(frozen=True)
@@ -136,11 +136,16 @@ class ReferenceComparison(drift.Comparison):
     @property
     def reference(self) -> pd.DataFrame:
         rows = self.inputs.reference
-        return rows[[*self.inputs.model.inputs.columns, SCORE, *noise.list_blocks(rows)]]
+        return rows[[*self.inputs.model.inputs.columns, *self._scored, *noise.list_blocks(rows)]]
 
     @property
     def numeric(self) -> list[str]:
         return [*self.inputs.model.inputs.numeric, SCORE]
+
+    @property
+    def _scored(self) -> list[str]:
+        """The columns that the model adds."""
+        return [PREDICTED, SCORE] if self.inputs.model.preprocessing.labels else [SCORE]
 
     def batches(self, days: Iterable[date]) -> Iterator[pd.DataFrame]:
         features, scores = self.inputs.features, self.inputs.scores
@@ -149,11 +154,25 @@ class ReferenceComparison(drift.Comparison):
         entities = noise.list_entities(blocks)
         columns = [*dict.fromkeys(["event_id", *self.inputs.model.inputs.columns, *labels, *entities])]
         for day in days:
-            scored = storage.read_frame(scores.partition(day).uri, ["event_id", SCORE])
+            scored = storage.read_frame(scores.partition(day).uri, ["event_id", *self._scored])
             for rows in storage.read_batches(features.partition(day).uri, columns):
                 now, scored = scored.iloc[: len(rows)], scored.iloc[len(rows) :]
                 assert np.array_equal(now["event_id"], rows["event_id"]), f"the scores of {day} are not of its features"
-                yield rows.assign(**{SCORE: now[SCORE].to_numpy()}).join(noise.name_blocks(rows, entities, day)[blocks])
+                added = {name: now[name].to_numpy() for name in self._scored}
+                yield rows.assign(**added).join(noise.name_blocks(rows, entities, day)[blocks])
+
+
+def name_scores(scores: Floats, classes: Sequence[str]) -> dict[str, Any]:
+    """Return the columns of some scores: `score`, of classes the highest, float32 (n,), with the class `predicted`.
+
+    Args:
+        scores: (n,), or (n, classes).
+        classes: what each is of; none where a row has one score.
+    """
+    if not classes:
+        return {SCORE: scores}
+    predicted = np.array(classes, dtype=object)[scores.argmax(1)]
+    return {PREDICTED: pd.array(predicted, dtype="str"), SCORE: scores.max(1)}
 
 
 def require_labels(rows: pd.DataFrame, days: Days) -> pd.DataFrame:

@@ -1,12 +1,12 @@
 """ONNX graphs written by hand: two shapes cover every kind of model, and the same model gives the same bytes.
 
-`inputs` float32 (n, d) -> `score` float32 (n,). The operators: https://onnx.ai/onnx/operators/.
+`inputs` float32 (n, d) -> `score` float32 (n,), or (n, classes). The operators: https://onnx.ai/onnx/operators/.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +34,10 @@ class Tree:
         right: node taken when it does not, -1 at a leaf.
         feature: input compared; any at a leaf.
         threshold: compared with, float32; any at a leaf.
-        value: what a leaf adds to the score, float32; any at an inner node.
+        value: what a leaf adds to the score, or to that of each class, float32 (nodes,) or (nodes, classes); any at an
+            inner node.
         missing_left: whether a missing number goes left, (nodes,); None where no number may be missing.
+        cover: training rows that come to a node, or their weight; None where that is not known.
     """
 
     left: Integers
@@ -44,6 +46,17 @@ class Tree:
     threshold: Matrix
     value: Matrix
     missing_left: npt.NDArray[Any] | None = None
+    cover: npt.NDArray[Any] | None = None
+
+
+class Forest(NamedTuple):
+    """A function of a sum of trees; see `forest`."""
+
+    trees: Sequence[Tree]
+    inputs: int
+    comparison: str
+    base: float
+    link: str
 
 
 def dense(scaler: Scaler, layers: Sequence[tuple[Matrix, Matrix]], link: str = "Sigmoid") -> bytes:
@@ -51,8 +64,8 @@ def dense(scaler: Scaler, layers: Sequence[tuple[Matrix, Matrix]], link: str = "
 
     Args:
         scaler: standardises the inputs.
-        layers: weights (out, in) and biases (out,), float32; the last one has a single output.
-        link: the function, an operator of ONNX: `Sigmoid`, `Identity` or `Exp`.
+        layers: weights (out, in) and biases (out,), float32; the last one has a single output, or one a class.
+        link: the function, an operator of ONNX: `Sigmoid`, `Identity` or `Exp`; of several classes, `Softmax`.
     """
     constants = {"mean": scaler.mean, "scale": scaler.scale}
     standardized = "standardized" if scaler.imputes else "x0"
@@ -69,11 +82,11 @@ def dense(scaler: Scaler, layers: Sequence[tuple[Matrix, Matrix]], link: str = "
         nodes.append(helper.make_node("Gemm", [f"x{i}", f"weights{i}", f"bias{i}"], [f"linear{i}"], transB=1))
         nodes.append(helper.make_node("Relu", [f"linear{i}"], [f"x{i + 1}"]))
     nodes[-1] = helper.make_node(link, [f"linear{len(layers) - 1}"], ["column"])
-    return of_rows(nodes, len(scaler.mean), constants)
+    return of_rows(nodes, len(scaler.mean), constants, len(layers[-1][1]))
 
 
 def images(model: nn.Sequential, recipe: ResNet) -> bytes:
-    """Return `softmax` of a residual network, `inputs` uint8 (n, side, side, channels) -> `score` (n, classes).
+    """Return the probabilities of a residual network, `inputs` uint8 (n, side, side, channels) -> `score` (n, classes).
 
     The input of its last layer is the output `embedding`, float32 (n, width). Batch normalizations are folded into the
     convolutions before them.
@@ -89,30 +102,40 @@ def images(model: nn.Sequential, recipe: ResNet) -> bytes:
     input_info = helper.make_tensor_value_info(
         INPUT, TensorProto.UINT8, [None, recipe.side, recipe.side, recipe.channels]
     )
-    return graph.classifier(input_info, graph.head(head, x), (head.linear.in_features, recipe.classes))
+    widths = (head.linear.in_features, recipe.classes)
+    return graph.classifier(input_info, graph.head(head, x), widths, recipe.is_multilabel)
 
 
-def forest(trees: Sequence[Tree], inputs: int, comparison: str, base: float, link: str) -> bytes:
+def forest(trees: Sequence[Tree], inputs: int, comparison: str, base: float | Sequence[float], link: str) -> bytes:
     """Return a function of a sum of trees.
 
     Args:
         trees: the trees.
         inputs: width of the matrix.
         comparison: `BRANCH_LT` or `BRANCH_LEQ`, which goes left.
-        base: added to the sum.
-        link: the function, an operator of ONNX: `Sigmoid` of logits, `Identity`, or `Exp` of logarithms.
+        base: added to the sum; of several classes, one each.
+        link: the function, an operator of ONNX: `Sigmoid` or `Softmax` of logits, `Identity`, or `Exp` of logarithms.
     """
+    attributes: dict[str, Any] = {"base_values": [base], "n_targets": 1}
+    nodes, constants, width = [helper.make_node(link, ["sum"], ["column"])], dict[str, npt.NDArray[Any]](), 1
+    if not isinstance(base, float):
+        # added apart: of a class that no leaf of a row names, ONNX Runtime leaves base_values out
+        width, constants = len(base), {"base": np.array(base, np.float32)}
+        attributes = {"n_targets": width}
+        nodes = [
+            helper.make_node("Add", ["sum", "base"], ["based"]),
+            helper.make_node(link, ["based"], ["column"]),
+        ]
     ensemble = helper.make_node(
         "TreeEnsembleRegressor",
         [INPUT],
         ["sum"],
         domain="ai.onnx.ml",
-        n_targets=1,
-        base_values=[base],
+        **attributes,
         **_node_attributes(trees, comparison),
         **_leaf_attributes(trees),
     )
-    return of_rows([ensemble, helper.make_node(link, ["sum"], ["column"])], inputs, {})
+    return of_rows([ensemble, *nodes], inputs, constants, width)
 
 
 def _node_attributes(trees: Sequence[Tree], comparison: str) -> dict[str, list[Any]]:
@@ -135,34 +158,40 @@ def _missing_attributes(trees: Sequence[Tree]) -> dict[str, list[int]]:
 
 
 def _leaf_attributes(trees: Sequence[Tree]) -> dict[str, list[Any]]:
-    leaves = [np.flatnonzero(tree.left < 0) for tree in trees]
-    return {
-        "target_treeids": _join([np.full(len(nodes), i) for i, nodes in enumerate(leaves)]).tolist(),
-        "target_nodeids": _join(leaves).tolist(),
-        "target_ids": [0] * sum(len(nodes) for nodes in leaves),
-        "target_weights": _join([tree.value[nodes] for tree, nodes in zip(trees, leaves, strict=True)]).tolist(),
-    }
+    """Return what the leaves add; to classes, what is not 0, and whatever it is for the first one."""
+    columns: dict[str, list[Any]] = {"treeids": [], "nodeids": [], "ids": [], "weights": []}
+    for number, tree in enumerate(trees):
+        nodes = np.flatnonzero(tree.left < 0)
+        values = tree.value[nodes].reshape(len(nodes), -1)
+        leaves, classes = np.nonzero((values != 0) | (np.arange(values.shape[1]) == 0))
+        columns["treeids"] += [number] * len(leaves)
+        columns["nodeids"] += nodes[leaves].tolist()
+        columns["ids"] += classes.tolist()
+        columns["weights"] += values[leaves, classes].tolist()
+    return {f"target_{name}": column for name, column in columns.items()}
 
 
 def _join(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return np.concatenate(arrays)
 
 
-def of_rows(nodes: list[NodeProto], inputs: int, constants: dict[str, npt.NDArray[Any]]) -> bytes:
+def of_rows(nodes: list[NodeProto], inputs: int, constants: dict[str, npt.NDArray[Any]], width: int = 1) -> bytes:
     """Return the graph of a scorer of rows.
 
     Args:
-        nodes: from `inputs` float32 (n, inputs); the last one leaves a `column` (n, 1).
+        nodes: from `inputs` float32 (n, inputs); the last one leaves a `column` (n, width).
         inputs: width of the matrix.
         constants: what they use, by name.
+        width: 1, or how many classes there are.
     """
+    shape = [] if width == 1 else [width]
     nodes = [*nodes, helper.make_node("Reshape", ["column", "flat"], [OUTPUT])]
-    constants = constants | {"flat": np.array([-1], dtype=np.int64)}
+    constants = constants | {"flat": np.array([-1, *shape], dtype=np.int64)}
     graph = helper.make_graph(
         nodes,
         "model",
         [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [None, inputs])],
-        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [None])],
+        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [None, *shape])],
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
     return _check(graph)
@@ -205,15 +234,19 @@ class GraphBuilder:
         self.nodes.append(helper.make_node(operation, list(inputs), [EMBEDDING], **attributes))
         return EMBEDDING
 
-    def classifier(self, input_info: ValueInfoProto, logits: str, widths: tuple[int, int]) -> bytes:
-        """Return the whole graph: its input -> `score` (n, classes), the softmax of logits, and `embedding`.
+    def classifier(
+        self, input_info: ValueInfoProto, logits: str, widths: tuple[int, int], is_multilabel: bool = False
+    ) -> bytes:
+        """Return the whole graph: its input -> `score` (n, classes), a function of logits, and `embedding`.
 
         Args:
             input_info: name, type and shape of the input.
             logits: name of the output with the logits.
             widths: width of the embedding, number of classes.
+            is_multilabel: whether the function is the sigmoid, not the softmax.
         """
-        nodes = [*self.nodes, helper.make_node("Softmax", [logits], [OUTPUT], axis=1)]
+        link, axis = ("Sigmoid", {}) if is_multilabel else ("Softmax", {"axis": 1})
+        nodes = [*self.nodes, helper.make_node(link, [logits], [OUTPUT], **axis)]
         embedding, classes = widths
         return self._finish(nodes, input_info, {OUTPUT: [None, classes], EMBEDDING: [None, embedding]})
 

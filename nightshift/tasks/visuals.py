@@ -32,9 +32,9 @@ def classification(labels: Labels, scores: Floats, threshold: float) -> dict[str
 def describe_confusion(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> dict[str, Any]:
     """Return the metadata of a `dsl.ClassificationMetrics` of rows by true and by predicted class.
 
-    Empty of more than `DRAWN` classes: metadata has to stay small, and nobody could read it.
+    Empty of no counts, and of more than `DRAWN` classes: metadata has to stay small, and nobody could read it.
     """
-    return {"confusionMatrix": _matrix(counts, classes)} if len(classes) <= DRAWN else {}
+    return {"confusionMatrix": _matrix(counts, classes)} if counts and len(classes) <= DRAWN else {}
 
 
 def _roc(labels: Labels, scores: Floats) -> list[dict[str, float]]:

@@ -31,6 +31,9 @@ COMMANDS = {
         "compile": "Compile the pipelines to the YAML that every engine reads.",
         "config": "Guess a config from a file, check and print one, or print the JSON Schema of configs.",
     },
+    "features": {
+        "features": "Rank declared features by what they gain on validation days, or plan their online state.",
+    },
     "models": {
         "models": "List the registered model versions.",
         "promote": "Make a version the champion and serve it.",
@@ -60,15 +63,19 @@ COMMANDS = {
     "repair": {
         "repair": "Show the readable records of a damaged online state, or continue from them. Nothing is removed.",
     },
+    "projects": {
+        "projects": "List what practitioners do with this, a page and a first command each; needs a checkout of the "
+        "repository.",
+    },
     "gc": {
         "gc": "List or delete expired runs, days, checkpoints and versions that no live model needs.",
     },
 }
 GROUPS = {
-    "run": ("runs", "kubeflow", "costs", "mcp"),
+    "run": ("runs", "projects", "kubeflow", "costs", "mcp"),
     "models": ("models", "optimize"),
     "release": ("release",),
-    "data": ("definitions", "repair", "gc"),
+    "data": ("definitions", "features", "repair", "gc"),
     "cloud": ("cloud", "doctor"),
 }
 WIDTH = 12

@@ -125,8 +125,16 @@ def write_config(table: "SourceFiles | QueryResult", proposal: "Proposal", facts
     head = f"Guessed by `nightshift config guess` from {table.uris[-1]}. Comments say what was assumed, and why."
     lines = [*_comment([head, *facts])]
     for section, value in proposal.config.items():
-        lines += [*_comment(proposal.notes.get(section, [])), strict_yaml.dump({section: value})]
+        lines += [*_comment(proposal.notes.get(section, [])), _write_section(section, value, proposal.costs)]
     return "\n".join(lines) + "\n"
+
+
+def _write_section(section: str, value: Any, costs: list[str]) -> str:
+    """Return a section as YAML; that of proposed features has a line for each group, with its cost."""
+    if section != "features" or not costs:
+        return strict_yaml.dump({section: value})
+    lines = zip(value, costs, strict=True)
+    return "\n".join(["features:", *(f"- {strict_yaml.dump_line(line)}  # {cost}" for line, cost in lines)])
 
 
 def _comment(sentences: list[str]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from nightshift.runtime.argv import shorten
 from nightshift.runtime.errors import UserError
 from nightshift.runtime.step import USER_ERROR
 from pipelines import arguments, records
-from pipelines.cli import options
+from pipelines.cli import options, plans
 from pipelines.engines.local import backfill as past
 from pipelines.engines.local import processes, runs
 from pipelines.engines.local.run import Run
@@ -129,11 +129,13 @@ def _execute(this: Run) -> int:
 
 def _start_run(args: argparse.Namespace) -> Run:
     state = local(Path(args.workspace), args.target or RUNNERS[args.runner])
-    return runs.new(arguments.load_compiled(args.pipeline), options.parameters(args), state)
+    return runs.new(
+        arguments.load_compiled(args.pipeline), options.parameters(args) | plans.planned_config(args), state
+    )
 
 
 def _resume_run(args: argparse.Namespace) -> Run:
-    overrides = [*options.parameters(args), *(["target"] if args.target else [])]
+    overrides = [*options.parameters(args), *(name for name in ("target", "plan") if getattr(args, name))]
     if overrides:
         raise UserError(
             f"a run resumes with its original parameters; leave out {', '.join(overrides)}, or start a new run"
@@ -163,9 +165,10 @@ def _page(folder: Path) -> "Page | None":
 def _command(args: argparse.Namespace, pipeline: str, date: str) -> str:
     """Return the command that runs another pipeline for the date, with the options that this run was given."""
     argv = ["nightshift", "run", pipeline, "--date", date]
-    for name in ("config", "data", "device", "runner", "target", "workspace"):
+    for name in ("config", "plan", "data", "device", "runner", "target", "workspace"):
         if getattr(args, name) != args.usual(name):
             argv += [f"--{name}", getattr(args, name)]
+    argv += ["--scale-down"] if args.scale_down else []
     known = arguments.load_compiled(pipeline).parameters
     argv += [word for item in args.set if re.split("[.=]", item)[0] in known for word in ("--set", item)]
     return shlex.join(argv)
@@ -189,6 +192,7 @@ def _add_run(commands: options.Commands) -> None:
     )
     command.add_argument("--resume", metavar="RUN", help="resume an unfinished run with its original parameters")
     options.add_parameters(command)
+    plans.add_plan(command)
     command.set_defaults(command=run, usual=command.get_default)
 
 

@@ -53,6 +53,15 @@ def load(name_or_file: str) -> dict[str, Any]:
     value = strict_yaml.load(path.read_bytes(), f"config {path}")
     if not isinstance(value, dict):
         raise UserError(f"config {path} is empty or not a mapping; start from {FOLDER / 'fraud.yaml'}")
+    return complete(value)
+
+
+def complete(value: dict[str, Any]) -> dict[str, Any]:
+    """Check a config and return it with all its defaults filled in, as JSON values.
+
+    Raises:
+        UserError: when it is not valid.
+    """
     # None inside a structure does not survive Kubeflow; what is absent takes its default again
     return parse(value).model_dump(mode="json", exclude_none=True)
 

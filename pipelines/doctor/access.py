@@ -71,6 +71,8 @@ _RETRAINING = (
 )
 _RELEASE = (
     Right(("create", "delete", "get", "update"), "serving.kserve.io", "inferenceservices", MODELS),
+    Right(("create", "delete", "get", "list", "update"), "serving.kserve.io", "llminferenceservices", MODELS),
+    Right(("get",), "gateway.networking.k8s.io", "httproutes", MODELS),
     Right(("get",), "apps", "deployments", MODELS),
 )
 _TRAINING = (

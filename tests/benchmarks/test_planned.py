@@ -1,7 +1,7 @@
 """The configs of large language models have the layouts that the pages in packages/perf/docs/plans chose."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,21 +9,11 @@ import pytest
 from benchmarks import planned
 from nightshift.config.neural import Trainer
 from nightshift_llm.recipes import llama
-from nightshift_perf.hardware import gpu
-from nightshift_perf.planning import search
-from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout
+from nightshift_perf.planning import examples, search
 from nightshift_perf.planning.models import Transformer, preset
 from pipelines import configs
 
-NETWORK = 50 / 8 * 1e9  # bytes/s of a GPU of a p4de.24xlarge, whose 8 share 400 Gbit/s
-COMMON = ParallelLayout(batch=64)
-CHOSEN = {
-    "llama-10b": (
-        Cluster(gpu("a100-80gb"), 2, 4, NETWORK),
-        replace(COMMON, zero=3, shard=4, pipeline=2, checkpointing=Checkpointing.SELECTIVE),
-    ),
-    "llama-13b": (Cluster(gpu("a100-80gb"), 8, 8, NETWORK), replace(COMMON, batch=1024, tensor=2, pipeline=4)),
-}
+EXAMPLES = examples.read_examples()
 
 
 def read_recipe(task: Mapping[str, Any], vocabulary: int) -> llama.Llama:
@@ -33,15 +23,24 @@ def read_recipe(task: Mapping[str, Any], vocabulary: int) -> llama.Llama:
     return llama.build("parameters", shape, candidate["parameters"])
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_a_shipped_config_has_the_network_and_the_layout_of_its_page(name: str) -> None:
-    task, (cluster, chosen) = configs.load(name)["task"], CHOSEN[name]
+    task, example = configs.load(name)["task"], EXAMPLES[name]
     model, trainer = preset(name), Trainer.parse_value(task["trainer"])
     assert isinstance(model, Transformer)
     recipe = read_recipe(task, model.vocabulary)
 
     assert planned.describe_model(recipe) == model
-    assert trainer.nodes == cluster.nodes
-    layout = planned.describe_layout(recipe, trainer, cluster)
-    assert search.plan(model, cluster, layout) == search.plan(model, cluster, chosen)
-    assert search.plan(model, cluster, layout).fits
+    assert trainer.nodes == example.nodes
+    layout = planned.describe_layout(recipe, trainer, example.cluster)
+    chosen = example.plan(example.chosen)
+    assert search.plan(model, example.cluster, layout) == chosen
+    assert chosen.fits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_page_of_an_example_is_what_the_planner_computes(name: str) -> None:
+    page = Path(f"packages/perf/docs/plans/{name}.md").read_text()
+
+    assert page.splitlines() == "\n".join(examples.page(EXAMPLES[name])).splitlines()

@@ -5,10 +5,9 @@
 
 import pytest
 
-from benchmarks.serving_plans import POINTS, QUANTITIES, REQUESTS, compute_regrets, read_points, select_points
-from nightshift_perf.planning.published import spread
+from benchmarks.serving_plans import POINTS, QUANTITIES, REQUESTS, compute_regrets, read_table, select_points, spread
 
-TABLE = read_points(POINTS.read_text().splitlines())
+TABLE = read_table(POINTS.read_text().splitlines())
 HELD_OUT = TABLE[1::2]
 
 

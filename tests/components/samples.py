@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -105,8 +106,9 @@ def write_model(
     inputs: tuple[str, ...] = ("amount", "risk"),
     trained_until: str = "2024-03-16",
     validated_until: str = "2024-03-16",
+    files: Sequence[tuple[str, bytes]] = (),
 ) -> package.ModelPackage:
-    """Write a package of linear candidates, the first of them selected."""
+    """Write a package of linear candidates, the first of them selected, and of further files."""
     graphs = {name: linear(values) for name, values in weights.items()}
     train, validation = (
         packages.DAYS.model_copy(update={"last": date.fromisoformat(last)}) for last in (trained_until, validated_until)
@@ -114,7 +116,7 @@ def write_model(
     days = {day.date(): 40 for day in pd.date_range("2024-03-03", "2024-03-16")}
     made_from = packages.lineage(train=train, validation=validation, days=days)
     model = packages.manifest(graphs, Inputs(numeric=inputs, categorical={}), made_from)
-    return package.save(str(folder), model, graphs, pd.DataFrame() if reference is None else reference)
+    return package.save(str(folder), model, graphs, pd.DataFrame() if reference is None else reference, files)
 
 
 def score(folder: Path, features: str) -> str:

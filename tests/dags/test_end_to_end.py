@@ -46,6 +46,7 @@ TALES: dict[str, Any] = configs.load("tales") | {
     "optimization": {"weight_types": ["Q8_0"]},
 }
 USE_CASES = ("small", "texts", "tales")
+MOST_DAYS = 2  # of a backfill, of which Airflow makes tasks
 
 
 class Slack:
@@ -102,15 +103,18 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterat
         standalone.add_use_case(str(path), dags)
     folders = {"NIGHTSHIFT_WORKSPACE": str(workspace), "NIGHTSHIFT_PYTHON": str(PYTHON)}
     others = {"PYTHONPATH": str(ROOT), "AIRFLOW_CONN_NIGHTSHIFT_SLACK": slack.connection, "FIXING": str(folder)}
+    others["AIRFLOW__CORE__MAX_MAP_LENGTH"] = str(MOST_DAYS)
     others["AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"] = str(SECONDS)  # no file changes here
     running = standalone.start(folder / "home", dags, folders | others)
     try:
         installed = Installed(running.client(), workspace, running, folder, slack)
         trainings = [f"{name}_training" for name in USE_CASES]
-        for dag in ("fixing", "after_promotion", "small_ingestion", "small_monitoring", *trainings):
+        for dag in ("fixing", "past_backfill", "after_promotion", "small_ingestion", "small_monitoring", *trainings):
             installed.unpause(dag)
         installed.trigger("fixing", "first", date=DATE)
         installed.trigger("small_ingestion", "missing", date=DATE, data=str(folder / "nothing"))
+        installed.trigger("small_ingestion", "misspelled", dat=DATE)
+        installed.trigger("past_backfill", "past", first=DATE, last=NEXT)
         for dag in trainings:
             installed.trigger(dag, "first", date=DATE, target="register-only")
         yield installed
@@ -156,6 +160,45 @@ def test_a_mistake_of_the_user_is_not_tried_again(airflow: Installed) -> None:
     tasks = airflow.tasks("small_ingestion", "missing")
     assert (tasks["ingestion"]["try_number"], tasks["ingestion"]["max_tries"]) == (1, 2)
     assert tasks["announce_day"]["state"] == "upstream_failed"
+
+
+def test_a_field_that_the_form_does_not_have_is_refused_by_the_first_task_and_not_tried_again(
+    airflow: Installed,
+) -> None:
+    assert airflow.end("small_ingestion", "misspelled") == "failed"
+    assert airflow.tasks("small_ingestion", "misspelled")["ingestion"]["try_number"] == 1
+    text = "conf.dat: unknown; allowed here: config, data, date, target; did you mean 'date'?"
+    assert until(lambda: [message for message in airflow.slack.texts if text in message], "the refusal is told")
+
+
+def test_a_backfill_of_a_paused_dag_fails_and_of_more_days_than_airflow_makes_tasks_goes_on_in_a_second_run(
+    airflow: Installed,
+) -> None:
+    assert airflow.end("past_backfill", "past") == "failed"
+    text = "past_training is paused, and its runs would wait; turn it on, then clear this task"
+    assert until(lambda: [message for message in airflow.slack.texts if text in message], "the pause is told")
+
+    airflow.unpause("past_training")
+    airflow.clear("past_backfill", "past", only_failed=True)
+
+    assert airflow.end("past_backfill", "past") == "success"
+    (second,) = airflow.runs("past_backfill", "operator_triggered")
+    assert airflow.end("past_backfill", second["dag_run_id"]) == "success"
+    days = sorted(run["dag_run_id"] for run in airflow.runs("past_training", "operator_triggered"))
+    assert days == [f"backfill-{day}" for day in (DATE, DRIFTED, NEXT)]
+
+
+def test_airflows_own_backfill_stores_days_and_starts_no_other_dag(airflow: Installed) -> None:
+    span = {"from_date": "2025-06-20T00:00:00Z", "to_date": "2025-06-21T00:00:00Z"}
+    backfill = {"dag_id": "small_ingestion", **span}
+    # 503 while another process writes to SQLite, 409 once it is there
+    until(lambda: airflow.client.post("/backfills", json=backfill).status_code in (200, 409), "the backfill is there")
+
+    runs = until(lambda: airflow.runs("small_ingestion", "backfill"), "its runs are made")
+    for run in runs:
+        assert airflow.end("small_ingestion", run["dag_run_id"]) == "success"
+        assert airflow.states("small_ingestion", run["dag_run_id"])["announce_day"] == "skipped"
+    assert len(list(airflow.state.glob("lake/**/date=2025-06-19*"))) > 0
 
 
 def test_a_failed_run_that_is_not_late_yet_can_be_cleared(airflow: Installed) -> None:

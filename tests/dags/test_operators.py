@@ -26,7 +26,7 @@ from pipelines.engines.airflow.operators import alerts, assets, backfill, contex
 from pipelines.engines.airflow.operators.kubeflow import KubeflowRunOperator, KubeflowRunTrigger
 from pipelines.engines.airflow.operators.links import MODEL, REPORT
 from pipelines.engines.airflow.operators.process import StepOperator
-from tests.dags.samples import Load, compiled
+from tests.dags.samples import Load, Shipped, compiled
 from tests.dags.samples import context as of_run
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -38,11 +38,10 @@ class Sample:
     def __init__(self, folder: Path, **scripts: str) -> None:
         self.settings = context.AirflowSettings.from_environment({"NIGHTSHIFT_WORKSPACE": str(folder)})
         self.rendering = context.Rendering(ir.load(compiled(folder, "sample", **scripts)), self.settings)
-        with DAG("sample", schedule=None) as self.dag:
+        with DAG("sample", schedule=None, params={"date": None}) as self.dag:
             self.tasks = interpreter.steps(self.rendering)
-        run = {"run_id": "one", "run_type": "manual", "partition_key": None, "logical_date": None}
-        run |= {"run_after": MOMENT, "start_date": MOMENT}
-        self.context: dict[str, Any] = {"params": {"date": "2025-06-30"}, "dag_run": SimpleNamespace(**run)}
+        run: dict[str, Any] = {"run_id": "one", "run_after": MOMENT, "start_date": MOMENT}
+        self.context = of_run(self.dag, **run, params={"date": "2025-06-30"})
         self.folder = Path(self.rendering.commands(self.context).root)
 
     def execute(self, step: str) -> None:
@@ -267,16 +266,44 @@ def test_a_task_leads_to_the_report_of_its_run_and_to_the_version_it_has_made() 
     assert MODEL.get_link(task, ti_key=None) == "http://mlflow/#/models/fraud/versions/3"
 
 
-def test_a_backfill_is_a_run_for_each_day_whose_model_nobody_uses() -> None:
-    form = {"first": "2024-02-28", "last": "2024-03-01", "data": "s3://raw", "config": "fraud", "device": "cpu"}
-    runs = backfill.days.function(params=form)
+def test_a_backfill_is_a_run_for_each_day_whose_model_nobody_uses(shipped: Shipped) -> None:
+    dag = shipped()["fraud_backfill"]
+    form = {"first": "2024-02-28", "last": "2024-03-01", "data": "s3://raw"}
+    runs = backfill.days.function("fraud_training", **of_run(dag, params=form))
 
     assert [run["trigger_run_id"] for run in runs] == [f"backfill-2024-0{day}" for day in ("2-28", "2-29", "3-01")]
     assert runs[1]["conf"] == {
         "date": "2024-02-29", "data": "s3://raw", "config": "fraud", "device": "cpu", "target": "record-only"
     }  # fmt: skip
-    with pytest.raises(AirflowFailException, match="start again with the older day first"):
-        backfill.days.function(params=form | {"last": "2024-02-27"})
+    for fields, refusal in (
+        ({"last": "2024-02-27"}, "start again with the older day first"),
+        ({"targt": "local"}, "conf.targt: unknown; allowed here: config, data, device, first, last"),
+    ):
+        with pytest.raises(AirflowFailException, match=refusal):
+            backfill.days.function("fraud_training", **of_run(dag, params=form | fields))
+
+
+def test_more_days_than_airflow_makes_tasks_of_one_are_left_to_a_further_backfill(shipped: Shipped) -> None:
+    form = {"first": "2020-01-01", "data": "s3://raw", "config": "fraud", "device": "cpu"}
+
+    def split(last: str) -> tuple[list[Any], list[Any]]:
+        run = of_run(shipped()["fraud_backfill"], params=form | {"last": last})
+        return backfill.days.function("fraud_training", **run), backfill.rest.function(**run)
+
+    days, none = split("2022-10-20")
+    most, rest = split("2022-10-21")
+
+    assert (len(days), none) == (1024, [])
+    assert (most, rest) == (days, [{"conf": form | {"first": "2022-10-21", "last": "2022-10-21"}}])
+
+
+def test_nobody_follows_airflows_own_backfill(tmp_path: Path, shipped: Shipped) -> None:
+    task = shipped()["fraud_ingestion"].get_task("announce_day")
+
+    with pytest.raises(
+        AirflowSkipException, match="no fraud/day of 2025-06-30: Airflow's backfill starts no other DAG"
+    ):
+        task.execute(of_run(shipped()["fraud_ingestion"], run_type="backfill", params={"date": "2025-06-30"}))
 
 
 class _Mail(socketserver.StreamRequestHandler):

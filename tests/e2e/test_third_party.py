@@ -114,7 +114,7 @@ def test_a_column_that_only_another_task_has_is_refused_with_its_name(tmp_path: 
     file.write_text(yaml.safe_dump(config(STIFF) | {"columns": COLUMNS | {"terminal": "shop"}}))
     done = about_configs("show", str(file))
     assert done.returncode == 2
-    assert "columns.terminal: a key of task tabular only; leave it out" in done.stderr
+    assert "columns.terminal: a key of task tabular, tabular-classification only; leave it out" in done.stderr
 
 
 def test_an_input_averages_the_counts_that_are_known_when_the_day_begins(first: Path) -> None:

@@ -53,6 +53,11 @@ SAYS = {
         "2 of 14 test days hold no positive, the first is 2025-06-08",
     ],
 }
+# shipped configs of simulated data -> sections for a small world
+SMALL: dict[str, dict[str, Any]] = {
+    "demand": {"simulator": {"shops": 10, "products": 5}, "protocol": {"train_days": 28, "test_days": 14}},
+    "tickets": {"simulator": {"items": 150, "customers": 200}, "protocol": {"train_days": 14, "test_days": 7}},
+}
 # what only card fraud has, apart from the names of the pipeline, of metrics and of settings
 WORDS = ("defrauded", "suspicious", "transaction", " card ", " cards", "Card precision", "compromised customers")
 
@@ -62,9 +67,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A workspace after a run of each use case, all of them started at once."""
     workspace = tmp_path_factory.mktemp("workspace")
     with s3.bucket() as url, s3.reached_at(url), ThreadPoolExecutor(len(MAKE)) as pool:
-        demand = pool.submit(run_simulated, workspace, "demand")
+        simulated = [pool.submit(run_simulated, workspace, name) for name in SMALL]
         list(pool.map(partial(run, workspace), MAKE))
-        demand.result()
+        for running in simulated:
+            running.result()
         yield workspace
         nightshift(workspace, "stop")
 
@@ -82,8 +88,7 @@ def run(workspace: Path, name: str) -> None:
 def run_simulated(workspace: Path, name: str) -> None:
     """Run a shipped config on a small world of its simulator."""
     file = workspace / f"{name}.yaml"
-    small = {"simulator": {"shops": 10, "products": 5}, "protocol": {"train_days": 28, "test_days": 14}}
-    file.write_text(yaml.safe_dump(configs.load(name) | small))
+    file.write_text(yaml.safe_dump(configs.load(name) | SMALL[name]))
     nightshift(workspace, "run", "--config", str(file), "--date", str(DATE))
 
 
@@ -181,4 +186,28 @@ def test_the_report_of_numbers_has_naive_forecasts_and_residuals_by_day_and_slic
 
     assert summary["verdicts"]["deployment"]["decision"] == "promoted"
     for text in ("Naive forecasts on the test days", "Residuals by test day", "location=mall", "90% promised"):
+        assert text in report
+
+
+def test_a_class_is_served_with_the_probability_of_each_after_its_events_windows(workspace: Path) -> None:
+    folder, summary = read_run(workspace, "tickets")
+    deployment = json.loads((folder / "deployment/deployment").read_text())
+    line = json.loads(summary["curl"].partition("-d '")[2].removesuffix("'"))
+
+    (prediction,) = httpx.post(f"{deployment['endpoint']}/score", json=line).json()["predictions"]
+    label = {key: line["events"][0][key] for key in ("ticket_id", "opened_at")} | {"label": "billing"}
+    refused = httpx.post(f"{deployment['endpoint']}/labels", json={"labels": [label]})
+
+    assert {*prediction} == {"label", "score", "scores", "version"}
+    assert prediction["label"] == max(prediction["scores"], key=prediction["scores"].__getitem__)
+    assert sum(prediction["scores"].values()) == pytest.approx(1, abs=1e-5)
+    assert refused.status_code == 400 and "classes are read from the source of the events" in refused.text
+
+
+def test_the_report_of_classes_has_each_class_confusions_and_the_surest_mistakes(workspace: Path) -> None:
+    folder, summary = read_run(workspace, "tickets")
+    report = (folder / "report.html").read_text()
+
+    assert summary["verdicts"]["deployment"]["decision"] == "promoted"
+    for text in ("Classes, the weakest first", "What is taken for what", "channel=email", "The surest mistakes"):
         assert text in report

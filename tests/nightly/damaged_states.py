@@ -23,7 +23,12 @@ from nightshift.tabular.online.state import Label
 from nightshift.tabular.windows import DAY
 from tests.nightshift.tabular.online.streams import Labeled, config, event, written
 
-CHOSEN, PAST, EVENTS, COMMIT = config(), 4, 200, 8
+DECLARED = (
+    {"entity": ["customer", "terminal"], "functions": ["count", "seconds_since_last"], "windows": ["6h"]},
+    {"entity": "customer", "functions": ["max", "zscore"], "column": "amount", "windows": ["2d"]},
+    {"entity": "customer", "functions": ["distinct"], "column": "terminal", "windows": ["last 5 of 2d"]},
+)
+CHOSEN, PAST, EVENTS, COMMIT = config(declared=DECLARED), 4, 200, 8
 OUTCOMES = ("all there", "refused", "LOST")
 
 

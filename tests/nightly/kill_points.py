@@ -48,7 +48,11 @@ CONFIG: dict[str, Any] = {
     "columns": simulator.ROLES,
     "quarantine": {"max_share": 0.5, "max_label_share": 0.5},
     "simulator": {"customers": 300, "terminals": 60, "corrupt_share": 0.005},
-    "features": [{"preset": "payments", "windows": ["1d"]}],
+    "features": [
+        {"preset": "payments", "windows": ["1d"]},
+        {"entity": ["customer", "terminal"], "functions": ["count", "seconds_since_last"], "windows": ["6h"]},
+        {"entity": "customer", "functions": ["max", "zscore"], "column": "amount", "windows": ["1d"]},
+    ],
     "task": {
         "kind": "tabular",
         "candidates": {

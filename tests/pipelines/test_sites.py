@@ -20,6 +20,7 @@ from nightshift.runtime.telemetry import GATEWAY, PIPELINE
 from pipelines import arguments, ir
 from pipelines.compiling import PIPELINES
 from pipelines.engines.local import runs
+from pipelines.engines.local.run import Run
 from pipelines.environments import GPU, GRACE, LOCAL, SITES, STATE, Placement, Role, local, site
 
 CLUSTERS = [name for name in SITES if name != LOCAL.name]
@@ -203,6 +204,19 @@ def test_every_step_is_told_where_its_metrics_go_and_whose_they_are(name: str, e
     for task in arguments.load_compiled(name, environment).tasks:
         assert task.environment == {**placement(task.name, environment).environment, PIPELINE: name}
     assert (GATEWAY in placement("training", environment).environment) == (environment in WITH_FILES)
+
+
+def test_a_local_run_says_that_one_process_ignores_a_layout_of_several(tmp_path: Path) -> None:
+    def ignored(**trainer: object) -> list[str]:
+        config = {"name": "tales", "task": {"trainer": trainer}}
+        run = Run(arguments.load_compiled("training", "local"), {"config": config}, tmp_path / "run")
+        run.record()
+        lines: list[str] = json.loads((run.folder / "run.json").read_text())["ignored"]
+        return [line for line in lines if "task.trainer" in line]
+
+    (line,) = ignored(shard=2, pipeline=2, schedule="interleaved", checkpoint_seconds=9)
+    assert "task.trainer {shard: 2, pipeline: 2, schedule: interleaved}, since its processes is not set" in line
+    assert ignored(checkpoint_seconds=9) == ignored(shard=2, processes=2) == []
 
 
 def test_a_local_run_says_what_of_a_clusters_pipeline_it_ignores(tmp_path: Path) -> None:

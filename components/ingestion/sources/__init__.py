@@ -69,7 +69,7 @@ def _open(data: str, config: Config, digests: Digests, landing: str) -> EventSou
 
 
 def _require_simulated(config: Config) -> None:
-    columns, simulated = config.columns, tasks.find(config.task.kind).simulator.columns
+    columns, simulated = config.columns, tasks.find(config.task.kind).simulator.list_columns(config.simulator)
     for name in columns.names:
         if name not in simulated:
             raise UserError(

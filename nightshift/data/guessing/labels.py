@@ -1,4 +1,4 @@
-"""Which column is predicted: one of two values, of which some are positive, or one of numbers."""
+"""Which column is predicted: one of two values, of which some are positive, one of several classes, or of numbers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -39,8 +39,21 @@ def is_number(column: ColumnProfile) -> bool:
     return column.kind in ("whole", "number") and column.distinct > MOST_CLASSES
 
 
+def list_classes(column: ColumnProfile) -> list[str]:
+    """Return the values of a column of three to `MOST_CLASSES` of them, or of so many texts; [] of any other."""
+    most = {"whole": MOST_CLASSES, "text": MOST_VALUES}.get(column.kind, 0)
+    texts = _texts(column).dropna()
+    is_several = 2 < column.distinct <= most and texts.str.lower().nunique() > 2
+    return sorted(texts.unique()) if is_several else []
+
+
+def number_classes(column: ColumnProfile, classes: list[str]) -> pd.Series:
+    """Return the number of each row's class as float64, NaN where it is not known."""
+    return _texts(column).map({name: float(number) for number, name in enumerate(classes)}).astype(float)
+
+
 def find(columns: Mapping[str, ColumnProfile]) -> str:
-    """Return the column of two values whose name or values say that it is an outcome, or else of numbers.
+    """Return the column of two values whose name or values say that it is an outcome, or else of numbers or classes.
 
     Raises:
         UserError: when none does, or several do alike.
@@ -49,13 +62,17 @@ def find(columns: Mapping[str, ColumnProfile]) -> str:
     numbers = [
         name for name, column in columns.items() if is_number(column) and words.has_any(name, words.NUMBER_LABEL)
     ]
+    classes = [
+        name for name, column in columns.items() if words.has_any(name, words.CLASS_LABEL) and list_classes(column)
+    ]
     named = [name for name in pairs if words.has_any(name, words.LABEL)]
     tests: list[Callable[[str], bool]] = [
         lambda name: name in named and _is_truth(columns[name]),
         lambda name: name in named,
-        lambda name: _is_truth(columns[name]) or name in numbers,
+        lambda name: name in numbers or (name in pairs and _is_truth(columns[name])),
+        lambda name: name in classes,
     ]
-    candidates = next((names for test in tests if (names := [*filter(test, [*pairs, *numbers])])), [])
+    candidates = next((names for test in tests if (names := [*filter(test, [*pairs, *numbers, *classes])])), [])
     if len(candidates) == 1:
         return candidates[0]
     few = [name for name, column in columns.items() if 2 < column.distinct <= MOST_CLASSES]
@@ -86,8 +103,8 @@ def read(column: ColumnProfile, chosen: tuple[str, ...]) -> BinaryLabel:
         values = ", ".join(present[:10]) or f"such as {texts.dropna().iloc[0]}"
         raise UserError(
             f"column {column.name!r} has {column.distinct:,} values, {values}; give --positive VALUE for each that "
-            "counts as positive, or --label with another column: a table's label is one of two, or a number of more "
-            f"than {MOST_CLASSES} values"
+            f"counts as positive, or --label with another column: a label is one of two values, a class of up to "
+            f"{MOST_VALUES}, or a number of more than {MOST_CLASSES} values"
         )
     negative = [text for text in present if text not in positive]
     known = texts.isin(positive).astype(float).mask(texts.isna())

@@ -32,6 +32,25 @@ def fit_first(configs: list[Config], counts: DailyCounts) -> tuple[Config, list[
     return _fit(last, counts)
 
 
+def fit_longest(variants: list[Config], counts: DailyCounts) -> tuple[Config, list[str]]:
+    """Return the first of some configs for which the table has enough days, and a sentence about its windows.
+
+    Raises:
+        UserError: when it has too few for all of them.
+    """
+    span = counts.span
+    for config in variants:
+        if list_days(config, span.last).events.first >= span.first:
+            protocol = config["protocol"]
+            days = f"{protocol['train_days']} days of training and {protocol['test_days']} of test"
+            return config, [f"{days} are the longest usual windows that the table has room for."]
+    needed = len([*list_days(variants[-1], span.last).events])
+    raise UserError(
+        f"the table has {len(counts.rows)} days, {span}, and the shortest windows need {needed}; bring more days, or "
+        "give a shorter --label-delay"
+    )
+
+
 def list_days(config: Config, last: date) -> Plan:
     """Return the days of a run of a config as in a YAML file; columns that decide none are not parsed."""
     keys = {role: column for role, column in config["columns"].items() if isinstance(column, str)}

@@ -6,7 +6,6 @@ from typing import Any
 from nightshift.data.guessing import lengths
 from nightshift.data.guessing.daily_counts import DailyCounts
 from nightshift.data.guessing.roles import Roles
-from nightshift.runtime.errors import UserError
 
 # lengths of windows, days of training, days of test: the first for which there are enough days
 VARIANTS: tuple[tuple[list[int], int, int], ...] = (
@@ -32,17 +31,7 @@ def fit_first(configs: list[dict[str, Any]], counts: DailyCounts) -> tuple[dict[
     Raises:
         UserError: when it has too few for all of them.
     """
-    span = counts.span
-    for config in _vary(configs):
-        if lengths.list_days(config, span.last).events.first >= span.first:
-            protocol = config["protocol"]
-            days = f"{protocol['train_days']} days of training and {protocol['test_days']} of test"
-            return config, [f"{days} are the longest usual windows that the table has room for."]
-    needed = len([*lengths.list_days([*_vary(configs)][-1], span.last).events])
-    raise UserError(
-        f"the table has {len(counts.rows)} days, {span}, and the shortest windows need {needed}; bring more days, or "
-        "give a shorter --label-delay"
-    )
+    return lengths.fit_longest([*_vary(configs)], counts)
 
 
 def _vary(configs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -1,15 +1,16 @@
 """The config that a table suggests: its days fitted into windows of training and test."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from nightshift.data.guessing import lengths, number_proposal
+from nightshift.data.guessing import class_proposal, feature_proposal, lengths, number_proposal
 from nightshift.data.guessing.daily_counts import DailyCounts, EmptyDays
+from nightshift.data.guessing.feature_proposal import NO_FEATURES, ProposedFeatures
 from nightshift.data.guessing.numbers import ENOUGH
 from nightshift.data.guessing.roles import Choices, Roles
 from nightshift.data.splits import Days
@@ -42,12 +43,14 @@ class Proposal:
         notes: section -> sentences for its comment.
         days: the first and the last day that have rows.
         last: the last of them that is complete, the logical date of a first run.
+        costs: of the lines of `features`; none where they are the schema's own.
     """
 
     config: dict[str, Any]
     notes: dict[str, list[str]]
     days: Days
     last: date
+    costs: list[str] = field(default_factory=list)
 
 
 def propose(name: str, source: dict[str, Any], roles: Roles, choices: Choices, notes: list[str]) -> Proposal:
@@ -68,7 +71,7 @@ def propose(name: str, source: dict[str, Any], roles: Roles, choices: Choices, n
     counts, partial_note = counts.complete(roles.event_time.max(), choices.timezone).without_partial()
     delays = _list_delays(counts, roles, choices)
     timezone: dict[str, Any] = {} if choices.timezone == "UTC" else {"timezone": choices.timezone}
-    target = NUMBER if roles.is_number else BINARY
+    target = NUMBER if roles.is_number else CLASSES if roles.classes else BINARY
     config: dict[str, Any] = {
         "name": name,
         "label_delay_days": max(delays),
@@ -79,9 +82,11 @@ def propose(name: str, source: dict[str, Any], roles: Roles, choices: Choices, n
     }
     config, protocol_note = target.fit_windows([config | {"label_delay_days": delay} for delay in delays], counts)
     needed = lengths.list_days(config, counts.span.last).events
+    features = target.propose_features(config, roles)
+    config |= {"features": features.lines} if features.lines else {}
     empty_days, empty_note = EmptyDays.find(counts).describe(needed, choices.empty_days)
     config["source"] |= empty_days
-    config["evaluation"] = config.get("evaluation", {}) | target.set_limits(counts)
+    config["evaluation"] = config.get("evaluation", {}) | target.set_limits(counts, roles)
     config |= (drift := _drift(counts))
     return Proposal(
         config,
@@ -89,12 +94,14 @@ def propose(name: str, source: dict[str, Any], roles: Roles, choices: Choices, n
             "label_delay_days": [delays[config["label_delay_days"]]],
             "source": [*notes, *([] if timezone else [UTC_NOTE]), *partial_note, *empty_note],
             "columns": [*roles.notes, *(f"Left out: {column!r}, {why}." for column, why in roles.left_out.items())],
+            "features": [features.reason] if features.lines else [],
             "protocol": protocol_note,
             "evaluation": [target.cost_note],
             "drift": ["With few rows a day, chance alone exceeds the usual limits."] if drift else [],
         },
         days,
         counts.span.last,
+        features.costs,
     )
 
 
@@ -147,27 +154,40 @@ class TargetProposal:
     Attributes:
         describe_task: returns the section `task`, of roles.
         fit_windows: returns the first config that the days suffice for, with windows, and sentences about them.
+        propose_features: returns lines of the section `features`, of a config with windows.
         set_limits: returns keys of `evaluation`.
         cost_note: a sentence about `evaluation`.
     """
 
     describe_task: Callable[[Roles], Config]
     fit_windows: Callable[[list[Config], DailyCounts], tuple[Config, list[str]]]
-    set_limits: Callable[[DailyCounts], Config]
+    propose_features: Callable[[Config, Roles], ProposedFeatures]
+    set_limits: Callable[[DailyCounts, Roles], Config]
     cost_note: str
 
 
 BINARY = TargetProposal(
     lambda roles: {"kind": "tabular", "candidates": CANDIDATES, "amount_decimals": roles.decimals},
     lengths.fit_first,
-    _evaluation,
+    feature_proposal.propose,
+    lambda counts, _: _evaluation(counts),
     "What it costs to check an event, and to miss a positive, only you know.",
 )
 NUMBER = TargetProposal(
     lambda roles: {"kind": "tabular-regression", "candidates": number_proposal.list_candidates(roles)},
     number_proposal.fit_first,
-    lambda _: {"cost_over": 1, "cost_under": 1},
+    lambda *_: NO_FEATURES,
+    lambda *_: {"cost_over": 1, "cost_under": 1},
     "What a unit too many costs, and one too few, only you know.",
+)
+
+
+CLASSES = TargetProposal(
+    lambda roles: class_proposal.describe_task(roles, CANDIDATES),
+    class_proposal.fit_first,
+    lambda *_: NO_FEATURES,
+    lambda _, roles: class_proposal.set_limits(roles),
+    "At least the share of the most frequent class; what more it takes, only you know.",
 )
 
 

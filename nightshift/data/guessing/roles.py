@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nightshift.config.multiclass import MulticlassColumns
 from nightshift.config.regression import RegressionColumns
 from nightshift.config.tabular import TabularColumns
-from nightshift.data.guessing import labels, leaks, number_roles, words
+from nightshift.data.guessing import class_roles, labels, leaks, number_roles, words
 from nightshift.data.guessing.numbers import ENOUGH
 from nightshift.data.guessing.profiles import MOST_CATEGORIES, ColumnProfile
 from nightshift.runtime.errors import UserError, check_names
@@ -22,6 +23,7 @@ MIN_ENTITIES = 20  # half as many customers or places: fewer are categories
 ALLOWED_MISSING = 0.005  # share of the amounts, whose rows are quarantined
 MOST_DECIMALS = 6
 IN_ORDER = 0.9  # correlation of times with the numbers of their rows
+FEATURE_ROLES = ("event_id", "customer", "terminal", "amount")
 TIME_OF_DAY = re.compile("[0-2]?[0-9]:[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?( ?[AaPp][Mm])?")
 OPEN_END = pd.Timestamp(2100, 1, 1)  # from which on a time stands for none, as 9999-12-31 does
 
@@ -48,13 +50,15 @@ class Roles:
         columns: as in the config's section.
         limits: as in the config's section.
         settings: of `source.format`: spellings of times and labels.
-        label: 1 and 0, or numbers, as float64, NaN where it is not known.
+        label: 1 and 0, numbers, or those of classes, as float64, NaN where it is not known.
         event_time: naive UTC, NaT for open ends.
         decimals: of amounts.
         delays: column of times after the event -> days from the event to each, those there are.
         notes: sentences that say what was assumed, and why.
         left_out: column -> why it is in no role.
         is_number: whether the label is a number, and not one of two.
+        classes: of a label that is one of several; [] of any other.
+        events: column `event_time`, and those of roles and categories that features are made of.
     """
 
     label: pd.Series
@@ -67,6 +71,8 @@ class Roles:
     notes: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     is_number: bool = False
+    classes: list[str] = field(default_factory=list)
+    events: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 def assign(profiles: Profiles, choices: Choices) -> Roles:
@@ -84,21 +90,24 @@ def assign(profiles: Profiles, choices: Choices) -> Roles:
     )
     _require_order(profiles[event_time])
     is_number = labels.is_number(profiles[label]) and not choices.positive
-    outcome = (
-        labels.BinaryLabel(profiles[label].typed, [], [])
-        if is_number
-        else labels.read(profiles[label], choices.positive)
-    )
+    classes = [] if choices.positive or is_number else labels.list_classes(profiles[label])
+    if classes:
+        outcome = labels.BinaryLabel(labels.number_classes(profiles[label], classes), [], [])
+    elif is_number:
+        outcome = labels.BinaryLabel(profiles[label].typed, [], [])
+    else:
+        outcome = labels.read(profiles[label], choices.positive)
     times = profiles[event_time].typed
     times = times.mask(times >= OPEN_END)
     roles = Roles(outcome.known, times, {"event_id": event_id, "event_time": event_time}, is_number=is_number)
+    roles.classes = classes
     spelled = profiles[event_time].spelled
     roles.settings = {"times": spelled.times if spelled else []} | outcome.settings
     roles.notes += [
         *([spelled.reason] if spelled and spelled.reason else []),
         *time_note,
         *id_note,
-        _describe_number(profiles[label], profiles) if is_number else _describe(label, outcome, profiles),
+        _describe_target(profiles[label], outcome, roles, profiles),
     ]
     others = {name: column for name, column in profiles.items() if name not in (event_id, event_time, label)}
     rest = _without_leaks(others, roles)
@@ -109,12 +118,30 @@ def assign(profiles: Profiles, choices: Choices) -> Roles:
     named = {*entities.get("series", []), *(name for name in roles.columns.values() if isinstance(name, str))}
     _sort_inputs({name: column for name, column in rest.items() if name not in named}, roles)
     roles.notes.append(f"The columns: {_list_roles(roles.columns)}.")
+    roles.events = _collect_events(profiles, roles)
     return roles
+
+
+def _collect_events(profiles: Profiles, roles: Roles) -> pd.DataFrame:
+    """Return what features are made of: identifiers as they are ingested, amounts, categories."""
+    categories = {name: name for name in roles.columns.get("categorical", [])}
+    names = {role: roles.columns[role] for role in FEATURE_ROLES if role in roles.columns} | categories
+    values = {role: profiles[name].typed for role, name in names.items()}
+    whole = [role for role, name in names.items() if role != "amount" and profiles[name].kind == "whole"]
+    return pd.DataFrame({"event_time": roles.event_time, "label": roles.label, **values}).astype(
+        dict.fromkeys(whole, "Int64")
+    )
 
 
 def _list_roles(columns: Mapping[str, Any]) -> str:
     names = {role: ", ".join(named) if isinstance(named, list) else named for role, named in columns.items()}
     return "; ".join(f"{role} is {name}" for role, name in names.items())
+
+
+def _describe_target(column: ColumnProfile, outcome: labels.BinaryLabel, roles: Roles, profiles: Profiles) -> str:
+    if roles.is_number:
+        return _describe_number(column, profiles)
+    return class_roles.describe(column, roles.classes) if roles.classes else _describe(column.name, outcome, profiles)
 
 
 def _describe(label: str, outcome: labels.BinaryLabel, profiles: Profiles) -> str:
@@ -206,8 +233,7 @@ def _without_leaks(columns: Profiles, roles: Roles) -> dict[str, ColumnProfile]:
     """Return the columns that a model may see, and note the others."""
     rest = dict[str, ColumnProfile]()
     for name, column in columns.items():
-        find_leak = number_roles.find_leak if roles.is_number else leaks.find_leak
-        if reason := find_leak(column, roles.label, roles.event_time):
+        if reason := _find_leak(column, roles):
             roles.left_out[name] = f"since {reason}"
             if column.kind == "time":
                 roles.delays[name] = leaks.count_days(column.typed, roles.event_time)
@@ -222,6 +248,13 @@ def _without_leaks(columns: Profiles, roles: Roles) -> dict[str, ColumnProfile]:
         else:
             rest[name] = column
     return rest
+
+
+def _find_leak(column: ColumnProfile, roles: Roles) -> str:
+    if roles.classes:
+        return class_roles.find_leak(column, roles.label, roles.event_time, roles.classes)
+    find_leak = number_roles.find_leak if roles.is_number else leaks.find_leak
+    return find_leak(column, roles.label, roles.event_time)
 
 
 def _rises_with_time(column: ColumnProfile, event_time: pd.Series) -> bool:
@@ -275,9 +308,10 @@ def _count_decimals(numbers: pd.Series) -> int:
 
 def _sort_inputs(columns: Profiles, roles: Roles) -> None:
     """Add what a model may use of the further columns, and note why others are left out."""
+    section = RegressionColumns if roles.is_number else MulticlassColumns if roles.classes else TabularColumns
     for name, column in columns.items():
         is_key = column.kind == "whole" and words.has_any(name, words.KEY)
-        if (RegressionColumns if roles.is_number else TabularColumns).is_reserved(name):
+        if section.is_reserved(name):
             roles.left_out[name] = "its name is used inside the pipeline; rename it if a model is to see it"
         elif _rises_with_time(column, roles.event_time):
             roles.left_out[name] = "it only rises with the event's time; add it to columns.numeric if it says more"

@@ -19,10 +19,13 @@ _WORDS = {
     "positive": "1 true yes y t ja j oui si sí sim x positive fraud failed bad",
     "negative": "0 false no n f nein non não negative ok good legit",
     "negation": "no not non never nicht kein keine",
+    "class_label": "label target class category queue priority severity species diagnosis intent kategorie klasse",
 }
 CAMEL_CASE = re.compile("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SETS = {role: frozenset(text.split()) for role, text in _WORDS.items()}
-IDENTIFIER, KEY, CUSTOMER, TERMINAL, AMOUNT, PRODUCT, NUMBER_LABEL, LABEL, POSITIVE, NEGATIVE, NEGATION = _SETS.values()
+IDENTIFIER, KEY, CUSTOMER, TERMINAL, AMOUNT, PRODUCT, NUMBER_LABEL, LABEL, POSITIVE, NEGATIVE, NEGATION, CLASS_LABEL = (
+    _SETS.values()
+)
 DATE = frozenset(["date", "datum", "fecha", "day", "tag", "jour", "time", "timestamp", "dt"])
 NULL = frozenset(["NULL", "#N/A", "\\N"])  # which programs write for nothing, and people for no value of theirs
 MISSING = NULL | frozenset(["NA", "N/A", "n/a", "null", "None", "none", "NaN", "nan", "-", "--", "?"])

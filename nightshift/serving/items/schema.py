@@ -110,10 +110,12 @@ class ItemSchema:
     Attributes:
         classes: names of the classes, in the order of the graph's scores; none where an item has one score.
         fields: fields of an item.
+        thresholds: of each class, where an item has any number of them.
     """
 
     classes: Sequence[str]
     fields: tuple[ItemField, ...]
+    thresholds: Sequence[float] = ()
 
     @property
     def name(self) -> str:

@@ -8,11 +8,12 @@ from nightshift.http.errors import OverloadedError, RefusedError, RequestError
 from nightshift.http.messages import HttpResponse
 from nightshift.models.tensors import by_name
 from nightshift.runtime.errors import UnavailableError, UserError
-from nightshift.serving.answers import Answer, ScoredRows
+from nightshift.serving.answers import Answer
 from nightshift.serving.errors import NoStateError
 from nightshift.serving.online import Online
 from nightshift.serving.payloads import check_list
-from nightshift.serving.protocols.features import predictions
+from nightshift.serving.protocols.features import describe_scores
+from nightshift.serving.reasons import add_reasons, check_count
 from nightshift.serving.versions import Model, ModelManager, Split
 from nightshift.tabular.online.event import Event, Id
 from nightshift.tabular.online.refusals import RefusedEventError
@@ -22,7 +23,9 @@ T = TypeVar("T")
 EventInputs = tuple[list[list[float]], list[dict[str, str]]]  # numeric inputs and categorical columns of each event
 
 
-async def score(manager: ModelManager, raw: object, max_rows: int, pinned: Model | None = None) -> Answer:
+async def score(
+    manager: ModelManager, raw: object, max_rows: int, pinned: Model | None = None, reasons: int = 0
+) -> Answer:
     """Store events and, once they are durable, return a prediction for each.
 
     Args:
@@ -30,6 +33,7 @@ async def score(manager: ModelManager, raw: object, max_rows: int, pinned: Model
         raw: `[{column: value, ...}, ...]`.
         max_rows: most events of a request.
         pinned: version that answers all events; None: the version of each event's entity.
+        reasons: of each score, at most.
 
     Raises:
         RefusedError: when the request or an event is not valid, too much waits, or the state's store does not answer.
@@ -37,6 +41,8 @@ async def score(manager: ModelManager, raw: object, max_rows: int, pinned: Model
     online = _find_state(manager)
     parsed = _parse_list("events", raw, max_rows, online.read)
     events = [event for event, _ in parsed]
+    for version in manager.list_answering(pinned):  # before the events are stored
+        check_count(version, len(events), reasons)
     try:
         stored = await online.take(events)
     except (UserError, UnavailableError) as error:
@@ -46,24 +52,27 @@ async def score(manager: ModelManager, raw: object, max_rows: int, pinned: Model
     split = None if pinned else manager.find_split(model)
     inputs = stored.rows, [categories for _, categories in parsed]
     if split is None:
-        scores = await model.batcher.score(by_name(model.encoder.encode_columns(*inputs)), "events[{}]".format)
-        answers = predictions(scores, model.package.decision, model.pointer.version)
-        return Answer(_respond(model, answers), [ScoredRows(model, scores, events)])
-    return await _score_split(model, split, events, inputs)
+        matrix = model.encoder.encode_columns(*inputs)
+        scores = await model.batcher.score(by_name(matrix), "events[{}]".format)
+        answers, scored = describe_scores(model, scores, events)
+        explained = await add_reasons(model, matrix, answers, reasons)
+        return Answer(_respond(model, explained), [scored])
+    return await _score_split(model, split, events, inputs, reasons)
 
 
-async def _score_split(model: Model, split: Split, events: list[Event], inputs: EventInputs) -> Answer:
+async def _score_split(model: Model, split: Split, events: list[Event], inputs: EventInputs, reasons: int) -> Answer:
     """Score each event with the version of its entity."""
-    answers: list[dict[str, Any]] = [{}] * len(events)
+    answers: list[Mapping[str, Any]] = [{}] * len(events)
     parts = []
     for version, indexes in split.partition(model, [_entity(event) for event in events]):
         numeric, categories = [inputs[0][index] for index in indexes], [inputs[1][index] for index in indexes]
         fields = [f"events[{index}]" for index in indexes]
         matrix = version.encoder.encode_columns(numeric, categories)
         scores = await version.batcher.score(by_name(matrix), fields.__getitem__)
-        parts.append(ScoredRows(version, scores, [events[index] for index in indexes]))
-        answered = predictions(scores, version.package.decision, version.pointer.version)
-        for index, prediction in zip(indexes, answered, strict=True):
+        answered, scored = describe_scores(version, scores, [events[index] for index in indexes])
+        parts.append(scored)
+        explained = await add_reasons(version, matrix, answered, reasons)
+        for index, prediction in zip(indexes, explained, strict=True):
             answers[index] = prediction
     return Answer(_respond(model, answers), parts)
 
@@ -83,6 +92,11 @@ async def label(manager: ModelManager, request: object, max_rows: int) -> HttpRe
         RefusedError: as `score`.
     """
     online = _find_state(manager)
+    if manager.model.classes:
+        raise RefusedError(
+            "labels: classes are read from the source of the events, and no feature is made of them here; send none",
+            field="labels",
+        )
     if not isinstance(request, dict) or set(request) != {"labels"}:
         raise RequestError("body", request, 'an object {"labels": [...]}')
     labels = _parse_list("labels", request["labels"], max_rows, online.read_label)

@@ -16,11 +16,11 @@ from nightshift.contracts.package import Tensor as Signature
 from nightshift.http.errors import NotFoundError, RequestError
 from nightshift.http.messages import HttpRequest, HttpResponse
 from nightshift.models.tensors import Array
-from nightshift.serving.answers import Answer, ScoredRows
+from nightshift.serving.answers import Answer
 from nightshift.serving.batching import ServerLimits, Statistics
 from nightshift.serving.items.decoder import DecodedItems, DecoderPool
 from nightshift.serving.items.schema import FieldContents
-from nightshift.serving.protocols import items
+from nightshift.serving.protocols import features, items
 from nightshift.serving.protocols.request_tensors import (
     FLOAT32,
     Input,
@@ -77,7 +77,8 @@ async def infer(model: Model, limits: ServerLimits, request: HttpRequest) -> Ans
         decoded = await _decode_items(model.decoder, tensors, limits.rows)
         return await _infer_items(model, model.decoder, outputs, decoded)
     scores = await model.batcher.score(read_arrays(tensors, limits.rows, model.encoder.nullable), ROW)
-    return Answer(_respond(model, outputs, {OUTPUT: scores}), [ScoredRows(model, scores)])
+    _, scored = features.describe_scores(model, scores)
+    return Answer(_respond_scores(model, outputs, scores, scored.labels), [scored])
 
 
 async def _decode_items(decoder: DecoderPool, tensors: Mapping[str, RequestTensor], max_rows: int) -> DecodedItems:
@@ -101,11 +102,8 @@ async def _infer_items(
 ) -> Answer:
     scores = await model.batcher.score(decoded.inputs, ROW)
     scored = items.describe_scores(model, decoder.items, scores, decoded, [None] * len(scores))
-    values: Array | list[str] = scores
-    if outputs.classes:
-        values = _format_classes(scores, decoder.items.classes, outputs.classes)
     labels = [item.label for item in scored.items if item.label is not None]
-    return Answer(_respond(model, outputs, {OUTPUT: values, "label": labels}), [scored])
+    return Answer(_respond_scores(model, outputs, scores, labels), [scored])
 
 
 def _split_body(body: bytes, length: str) -> tuple[bytes, bytes]:
@@ -149,7 +147,7 @@ def _read_classes(outputs: Sequence[Output], model: Model) -> int:
     """Return the requested number of classes per row; 0: all scores."""
     for index, output in enumerate(outputs):
         count = output.parameters.classification
-        limit = len(model.decoder.items.classes) if model.decoder and output.name == OUTPUT else 0
+        limit = len(model.classes) if output.name == OUTPUT else 0
         if not 0 <= count <= limit:
             allowed = f"a number up to {limit}" if limit else "none: this output has no classes"
             raise RequestError(f"outputs[{index}].parameters.classification", count, allowed)
@@ -168,6 +166,12 @@ def _format_classes(scores: Array, classes: Sequence[str], count: int) -> list[s
     """
     best = np.argsort(-scores, axis=1, kind="stable")[:, :count].tolist()
     return [f"{row[i]:f}:{i}:{classes[i]}" for row, order in zip(scores, best, strict=True) for i in order]
+
+
+def _respond_scores(model: Model, requested: RequestedOutputs, scores: Array, labels: Sequence[str]) -> HttpResponse:
+    """Return scores, of classes the highest ones if they are requested so, and the predicted classes."""
+    values = _format_classes(scores, model.classes, requested.classes) if requested.classes else scores
+    return _respond(model, requested, {OUTPUT: values, "label": [*labels]})
 
 
 def _respond(model: Model, requested: RequestedOutputs, outputs: Mapping[str, Array | list[str]]) -> HttpResponse:

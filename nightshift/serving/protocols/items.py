@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 from nightshift.http.errors import RequestError
 from nightshift.http.messages import HttpRequest, HttpResponse
+from nightshift.items.labels import name_predictions
 from nightshift.items.metrics import Scores
 from nightshift.models.tensors import take_rows
-from nightshift.serving.answers import Answer, ScoredItem, ScoredRows
+from nightshift.serving.answers import Answer, ScoredItem, ScoredRows, name_classes
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.items.decoder import DecodedItems, DecoderPool
 from nightshift.serving.items.schema import FieldContents, ItemSchema
@@ -139,11 +140,7 @@ def predictions(items: ItemSchema, scores: Scores) -> list[dict[str, Any]]:
     """
     if not items.classes:
         return [{"score": score} for score in scores.tolist()]
-    best = scores.argmax(axis=1).tolist()
-    return [
-        {"label": items.classes[label], "score": row[label], "scores": dict(zip(items.classes, row, strict=True))}
-        for label, row in zip(best, scores.tolist(), strict=True)
-    ]
+    return name_classes(scores, items.classes, items.thresholds)
 
 
 def describe_scores(model: Model, items: ItemSchema, scores: Scores, decoded: DecodedItems, ids: Ids) -> ScoredRows:
@@ -158,6 +155,6 @@ def describe_scores(model: Model, items: ItemSchema, scores: Scores, decoded: De
     """
     labels: Sequence[str | None] = [None] * len(scores)
     if items.classes:
-        labels = [items.classes[label] for label in scores.argmax(axis=1).tolist()]
+        labels = name_predictions(scores, items.classes, items.thresholds)
     rows = [ScoredItem(*entry) for entry in zip(ids, labels, decoded.hashes, strict=True)]
     return ScoredRows(model, scores.max(axis=1) if items.classes else scores, items=rows)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nightshift.contracts import package
-from nightshift.contracts.preprocessing import Inputs, TabularPreprocessing
+from nightshift.contracts.preprocessing import Inputs, TablePreprocessing
 from nightshift.http.errors import RequestError
 from nightshift.runtime.step import log
 from nightshift.serving.feature_encoder import FeatureEncoder
@@ -92,7 +92,7 @@ class EventStep:
         UserError: when the snapshot has other inputs than the model, or another process has opened the folder.
     """
 
-    def __init__(self, inputs: TabularPreprocessing, max_rows: int, uri: str, folder: str) -> None:
+    def __init__(self, inputs: TablePreprocessing, max_rows: int, uri: str, folder: str) -> None:
         self._inputs, self._encoder = inputs, FeatureEncoder(inputs, max_rows)
         self._follower = Follower(folder, uri, inputs, partial(Embedded, Path(folder)))
         self._store = self._follower.store

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from nightshift.contracts.preprocessing import TabularPreprocessing
+from nightshift.contracts.preprocessing import TablePreprocessing
 from nightshift.tabular.online import embedded, snapshot
 from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.event import EventParser
@@ -18,9 +18,7 @@ class Follower:
         reader: reads raw events as the snapshot describes them.
     """
 
-    def __init__(
-        self, folder: str, uri: str, inputs: TabularPreprocessing, open_store: Callable[[Base], Store]
-    ) -> None:
+    def __init__(self, folder: str, uri: str, inputs: TablePreprocessing, open_store: Callable[[Base], Store]) -> None:
         """Open the state over a snapshot, or over a newer one if it lay over that before.
 
         Args:
@@ -37,7 +35,7 @@ class Follower:
         self.store = open_store(snapshot.map_file(self._uri, folder))
         self.reader = self._parser()
 
-    def follow(self, uri: str, inputs: TabularPreprocessing) -> None:
+    def follow(self, uri: str, inputs: TablePreprocessing) -> None:
         """Move to the snapshot of another model, unless the present one is as new and serves it.
 
         Raises:
@@ -48,7 +46,7 @@ class Follower:
         if present.features != wanted.features or present.last < wanted.last:
             self._swap(uri)
 
-    def renew(self, inputs: TabularPreprocessing) -> str | None:
+    def renew(self, inputs: TablePreprocessing) -> str | None:
         """Move on to the snapshot of a later date; return its URI, None when there is none."""
         newer = snapshot.newer(self._uri, inputs)
         if newer:

@@ -1,8 +1,8 @@
 """From the histories of one event's entities to its numeric inputs, with the batch kernel's arithmetic."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import groupby
+from typing import TypeVar
 
 from nightshift.contracts.preprocessing import Calendar, Feature, FeatureSpec
 from nightshift.data.aggregations import WindowValues
@@ -13,6 +13,7 @@ from nightshift.tabular.online.window import EventWindow, History
 from nightshift.tabular.windows import QUARTER
 
 Compute = Callable[[WindowValues], float]
+Key = TypeVar("Key")
 
 
 class EventInputs:
@@ -50,22 +51,38 @@ class _GroupInputs:
     """The features of one entity by their windows."""
 
     def __init__(self, group: EntityGroup, names: list[str], scales: dict[str, int]) -> None:
-        def window(feature: Feature) -> tuple[int, int, int, bool]:
-            return group.lag(feature), feature.length, feature.newest or 0, feature.with_event
+        def end(feature: Feature) -> tuple[int, bool]:
+            return group.lag(feature), feature.with_event
 
-        ordered = sorted(group.features, key=window)
-        self._windows = []
-        for _, same in groupby(ordered, key=window):
-            features = list(same)
-            calls = [_plan_call(feature, names.index(feature.name), scales) for feature in features]
-            self._windows.append((group.lag(features[0]), features[0], calls))
+        def start(feature: Feature) -> tuple[int, int | None]:
+            return feature.length, feature.newest
+
+        self._ends = [
+            (
+                *bounds,
+                [
+                    (*size, [_plan_call(feature, names.index(feature.name), scales) for feature in features])
+                    for size, features in _group_features(with_same_end, start).items()
+                ],
+            )
+            for bounds, with_same_end in _group_features(group.features, end).items()
+        ]
 
     def fill(self, features: list[float], history: History, time: int) -> None:
-        for lag, first, calls in self._windows:
-            window = EventWindow(history, time, lag, first)
-            for position, compute, column, argument, scale in calls:
-                window.column, window.argument, window.scale = column, argument, scale
-                features[position] = compute(window)
+        for lag, with_event, starts in self._ends:
+            window = EventWindow(history, time, lag, with_event)
+            for length, newest, calls in starts:
+                window.open(length, newest)
+                for position, compute, column, argument, scale in calls:
+                    window.column, window.argument, window.scale = column, argument, scale
+                    features[position] = float(compute(window))
+
+
+def _group_features(features: Iterable[Feature], key: Callable[[Feature], Key]) -> dict[Key, list[Feature]]:
+    groups: dict[Key, list[Feature]] = {}
+    for feature in features:
+        groups.setdefault(key(feature), []).append(feature)
+    return groups
 
 
 def _plan_call(feature: Feature, position: int, scales: dict[str, int]) -> tuple[int, Compute, str, int, int]:

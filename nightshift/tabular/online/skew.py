@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nightshift.config.tabular import TabularConfig
+from nightshift.config.tabular import TableConfig
 from nightshift.contracts.online import Replay
 from nightshift.tabular import declarations
 from nightshift.tabular.online.base import Base
@@ -21,7 +21,7 @@ LARGEST = np.finfo(np.float64).max
 Floats = npt.NDArray[np.float64]
 
 
-def replay(base: Base, events: pd.DataFrame, offline: pd.DataFrame, config: TabularConfig) -> Replay:
+def replay(base: Base, events: pd.DataFrame, offline: pd.DataFrame, config: TableConfig) -> Replay:
     """Replay the day after a snapshot.
 
     Args:
@@ -33,7 +33,7 @@ def replay(base: Base, events: pd.DataFrame, offline: pd.DataFrame, config: Tabu
     assert np.array_equal(offline["event_id"], events["event_id"]), "the features are of other events"
     names = declarations.numeric_inputs(base.snapshot.features, config.columns.numeric)
     state = OnlineState(base)
-    rows = [_take_in(state, event, label) for event, label in _pair_events(events, config)]
+    rows = [_take_in(state, event, label) for event, label in pair_events(events, config)]
     apart = differences(np.array(rows).reshape(-1, len(names)), offline[names].to_numpy())
     largest = float(apart.max(initial=0))
     return Replay(
@@ -60,7 +60,8 @@ def _take_in(state: OnlineState, event: Event, label: int | None) -> list[float]
     return row
 
 
-def _pair_events(events: pd.DataFrame, config: TabularConfig) -> Iterator[tuple[Event, int | None]]:
+def pair_events(events: pd.DataFrame, config: TableConfig) -> Iterator[tuple[Event, int | None]]:
+    """Return each canonical event as an endpoint reads it, with its label where that is known."""
     nothing = [None] * len(events)
     ids = (events[role].tolist() if role in events else nothing for role in ("event_id", "customer", "terminal"))
     event_ids, customers, terminals = ids
@@ -68,7 +69,8 @@ def _pair_events(events: pd.DataFrame, config: TabularConfig) -> Iterator[tuple[
     amounts = events["amount"].tolist() if "amount" in events else [0.0] * len(events)
     numeric = events[config.columns.numeric].to_numpy(dtype="float64").tolist()
     categories = events[config.columns.categorical].to_numpy(dtype=object).tolist()
-    labels = [None if label is pd.NA else label for label in events["label"].tolist()]
+    reads_labels = any(feature.reads_labels for feature in config.feature_spec.features)
+    labels = [None if label is pd.NA else label for label in events["label"].tolist()] if reads_labels else nothing
     rows = zip(
         event_ids, times, customers, terminals, amounts, map(tuple, numeric), map(tuple, categories), strict=True
     )

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from nightshift import storage
-from nightshift.config.tabular import TabularConfig
+from nightshift.config.tabular import TableConfig
 from nightshift.contracts.online import SUFFIX, Array, Events, Snapshot, SnapshotLimits
-from nightshift.contracts.preprocessing import FeatureSpec, TabularPreprocessing
+from nightshift.contracts.preprocessing import FeatureSpec, TablePreprocessing
 from nightshift.data.splits import Days
 from nightshift.runtime.errors import UserError
 from nightshift.tabular import windows
@@ -34,7 +34,7 @@ UNLABELED = -1
 Integers = npt.NDArray[np.integer[Any]]
 
 
-def describe_events(config: TabularConfig, events: pd.DataFrame) -> Events:
+def describe_events(config: TableConfig, events: pd.DataFrame) -> Events:
     """Return what a raw event of a use case looks like.
 
     Args:
@@ -54,7 +54,7 @@ def describe_events(config: TabularConfig, events: pd.DataFrame) -> Events:
     )
 
 
-def limits(config: TabularConfig) -> SnapshotLimits:
+def limits(config: TableConfig) -> SnapshotLimits:
     """Return what one event of a use case may be."""
     allowed = config.limits
     return SnapshotLimits(
@@ -111,7 +111,7 @@ def write(uri: str, content: Mapping[str, Integers], snapshot: Snapshot) -> Snap
     return written
 
 
-def build_snapshot(config: TabularConfig, days: Days, events: pd.DataFrame) -> tuple[dict[str, Integers], Snapshot]:
+def build_snapshot(config: TableConfig, days: Days, events: pd.DataFrame) -> tuple[dict[str, Integers], Snapshot]:
     """Return the arrays and the manifest of some days' events; `write` fills in what concerns the file.
 
     Args:
@@ -137,7 +137,7 @@ def build_snapshot(config: TabularConfig, days: Days, events: pd.DataFrame) -> t
     return content, manifest
 
 
-def in_memory(config: TabularConfig, days: Days, events: pd.DataFrame) -> Base:
+def in_memory(config: TableConfig, days: Days, events: pd.DataFrame) -> Base:
     """Return a snapshot that was never written, see `build_snapshot`."""
     content, manifest = build_snapshot(config, days, events)
     return Base(manifest, {name: np.ascontiguousarray(values).data for name, values in content.items()})
@@ -192,14 +192,14 @@ def read(uri: str) -> Snapshot:
     return Snapshot.read(f"{uri}.json")
 
 
-def serves(snapshot: Snapshot, model: TabularPreprocessing) -> bool:
+def serves(snapshot: Snapshot, model: TablePreprocessing) -> bool:
     """Return whether the inputs that follow from a snapshot are those that a model takes."""
     numeric = numeric_inputs(snapshot.features, snapshot.events.numeric)
     has_same = numeric == model.numeric and {*snapshot.events.categorical} == {*model.categorical}
     return has_same and snapshot.features == model.features and {*snapshot.events.nullable} <= {*model.nullable}
 
 
-def newest(lake: str, use_case: str, model: TabularPreprocessing) -> str | None:
+def newest(lake: str, use_case: str, model: TablePreprocessing) -> str | None:
     """Return the URI of the newest snapshot that serves a model, None without one.
 
     Args:
@@ -210,7 +210,7 @@ def newest(lake: str, use_case: str, model: TabularPreprocessing) -> str | None:
     return _newest(storage.join(lake, use_case, "online"), model)
 
 
-def newer(uri: str, model: TabularPreprocessing) -> str | None:
+def newer(uri: str, model: TablePreprocessing) -> str | None:
     """Return the URI of the newest snapshot of a later date that serves a model, None without one.
 
     Args:
@@ -221,12 +221,12 @@ def newer(uri: str, model: TabularPreprocessing) -> str | None:
     return _newest(folder, model, day)
 
 
-def newest_beside(uri: str, model: TabularPreprocessing) -> str | None:
+def newest_beside(uri: str, model: TablePreprocessing) -> str | None:
     """Return the URI of the newest snapshot that serves a model among those of another's use case, None without one."""
     return _newest(uri.rsplit("/", 2)[0], model)
 
 
-def under(state: date | None, uri: str, model: TabularPreprocessing) -> tuple[str, Snapshot]:
+def under(state: date | None, uri: str, model: TablePreprocessing) -> tuple[str, Snapshot]:
     """Return the snapshot that an online state has to lie over, and its manifest.
 
     Args:
@@ -246,7 +246,7 @@ def under(state: date | None, uri: str, model: TabularPreprocessing) -> tuple[st
     return uri, manifest
 
 
-def _newest(folder: str, model: TabularPreprocessing, after: str = "") -> str | None:
+def _newest(folder: str, model: TablePreprocessing, after: str = "") -> str | None:
     for day in sorted(storage.names(folder), reverse=True):
         if day <= after:
             return None

@@ -3,10 +3,11 @@
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from operator import sub
-from typing import NamedTuple
 
-from nightshift.contracts.preprocessing import Feature
+import msgspec
+
 from nightshift.tabular.online.base import EntityHistory
 from nightshift.tabular.online.layout import EventRecord
 from nightshift.tabular.online.overlay import Overlay, Positives
@@ -14,7 +15,7 @@ from nightshift.tabular.online.overlay import Overlay, Positives
 Number = float  # or int, of any size
 
 
-class History(NamedTuple):
+class History(msgspec.Struct, frozen=True, gc=False):
     """The events of one event's entity up to it, in order of time: those of the snapshot count first at the same time.
 
     Attributes:
@@ -41,15 +42,16 @@ class History(NamedTuple):
 
 
 class EventWindow:
-    """A window of one event; features of the same window share it, one after the other.
+    """The windows of one event with the same end, opened one after the other.
 
     Args:
         history: of the event's entity.
         time: of the event.
-        lag: by how much the window ends before it.
-        feature: whose window it is.
+        lag: by how much the windows end before it.
+        with_event: whether the event itself is in them.
 
     Attributes:
+        count: events in the open window.
         column: of the feature that is computed.
         argument: of its function: events, or a half-life in microseconds.
         scale: units in one of the column's numbers.
@@ -66,34 +68,37 @@ class EventWindow:
         "_until",
         "argument",
         "column",
+        "count",
         "scale",
     )
 
+    count: int
     column: str
     argument: int
     scale: int
 
-    def __init__(self, history: History, time: int, lag: int, feature: Feature) -> None:
-        self._history, self._time = history, time
-        self._until, self._after = time - lag, time - lag - feature.length
-        after, new = self._after, history.new.times
+    def __init__(self, history: History, time: int, lag: int, with_event: bool) -> None:
+        self._history, self._time, self._until = history, time, time - lag
+        high, end = history.high, history.end
         if lag:
-            self._high = bisect_right(history.past.times, self._until, history.low, history.high)
-            self._end = bisect_right(new, self._until, 0, history.end) if new else 0
-        elif feature.with_event:
-            self._high, self._end = history.high, history.end
-        else:
-            self._high, self._end = history.high - history.is_past, history.end - (not history.is_past)
-        self._low = bisect_right(history.past.times, after, history.low, self._high)
-        # most windows have all that is new
-        self._start = bisect_right(new, after, 0, self._end) if self._end and new[0] <= after else 0
-        if feature.newest is not None:
-            self._low, self._start = self._step_back(feature.newest)
+            high = bisect_right(history.past.times, self._until, history.low, high)
+            end = bisect_right(history.new.times, self._until, 0, end) if end else 0
+        elif not with_event:
+            high, end = high - history.is_past, end - (not history.is_past)
+        self._high, self._end = high, end
 
-    @property
-    def count(self) -> int:
-        """Events."""
-        return self._high - self._low + self._end - self._start
+    def open(self, length: int, newest: int | None) -> None:
+        """Let the window begin a number of microseconds before its end, or with the newest events since then."""
+        history, high, end = self._history, self._high, self._end
+        self._after = after = self._until - length
+        self._low = low = bisect_right(history.past.times, after, history.low, high)
+        # most windows have all that is new
+        new = history.new.times
+        self._start = start = bisect_right(new, after, 0, end) if end and new[0] <= after else 0
+        self.count = high - low + end - start
+        if newest is not None and newest < self.count:
+            self._low, self._start = self._step_back(newest)
+            self.count = newest
 
     @property
     def total(self) -> int:
@@ -167,12 +172,15 @@ class EventWindow:
         return float(self._time - min(times))
 
     def counts(self, lengths: Sequence[int]) -> list[int]:
-        """Return the events in windows of other lengths."""
-        history, high, end = self._history, self._high, self._end
-        edges = [self._until - length for length in lengths]
-        past = [high - bisect_right(history.past.times, edge, self._low, high) for edge in edges]
-        new = [end - bisect_right(history.new.times, edge, self._start, end) for edge in edges]
-        return [before + since for before, since in zip(past, new, strict=True)]
+        """Return the events in windows of other lengths, which increase."""
+        history, past, new = self._history, self._high, self._end
+        counts = []
+        for length in lengths:
+            edge = self._until - length
+            past = bisect_right(history.past.times, edge, self._low, past)
+            new = bisect_right(history.new.times, edge, self._start, new)
+            counts.append(self._high - past + self._end - new)
+        return counts
 
     def divide(self, dividend: Number, divisor: Number) -> float:
         """Return a quotient; NaN where the divisor is 0."""
@@ -189,9 +197,10 @@ class EventWindow:
 
     def _numbers(self) -> Iterator[int]:
         past, new = self._history.past.totals[self.column], self._history.new.totals[self.column]
-        for totals, low, high in ((past, self._low, self._high), (new, self._start, self._end)):
-            part = totals[low : high + 1]
-            yield from map(sub, part[1:], part[:-1])
+        low, high, start, end = self._low, self._high, self._start, self._end
+        return chain(
+            map(sub, past[low + 1 : high + 1], past[low:high]), map(sub, new[start + 1 : end + 1], new[start:end])
+        )
 
     def _past_number(self, row: int) -> int:
         totals = self._history.past.totals[self.column]

@@ -13,8 +13,12 @@ if TYPE_CHECKING:
 class SimulationTask(ABC):
     """Rows to begin with, where the data is simulated."""
 
-    # the columns of a day
+    # the columns of a day, whatever the world
     columns: ClassVar[tuple[str, ...]]
+
+    def list_columns(self, config: Any) -> tuple[str, ...]:
+        """Return the columns of a day in the world of the use case's simulator."""
+        return self.columns
 
     @abstractmethod
     def day(self, config: Any, on: date, labels_due: date | None = None) -> "pd.DataFrame":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Partition, Table
+from nightshift.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +44,19 @@ class ScoringTask(ABC):
         Raises:
             UserError: when its graph's bytes are not those that the manifest names.
         """
+
+    def explaining_scorer(self, uri: str, model: ModelPackage, reasons: int) -> DayScorer:
+        """Open it as `scorer` does, for scores with their reasons: a JSON list of objects each, in column `reasons`.
+
+        Args:
+            uri: folder of the model.
+            model: its manifest.
+            reasons: of a score, at most.
+
+        Raises:
+            UserError: when the model has none, as here.
+        """
+        raise UserError(f"scoring.reasons is {reasons}, and models of task {model.kind} have none; leave it out")
 
     def identify(self, scores: "pd.DataFrame", features: Partition) -> "pd.DataFrame":
         """Return a day's scores with the columns by which the endpoint's log knows their rows: as they are."""

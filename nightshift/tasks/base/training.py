@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from nightshift.config import Config
+from nightshift.config.neural import Trainer
 from nightshift.contracts.artifact import FoldWindow, Window
 from nightshift.contracts.package import DecisionRule, Signature
 from nightshift.contracts.tables import Table
 from nightshift.data.splits import Fold, Plan
+from nightshift.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,8 +163,14 @@ class TrainingRows(ABC, Generic[S]):
         """
 
     @abstractmethod
-    def reference(self, sample: S, graph: bytes) -> "tuple[pd.DataFrame, Window | None]":
-        """Return the rows that drift is measured against, scored by a graph, and their days unless the sample's."""
+    def reference(self, sample: S, graph: bytes, decision: DecisionRule) -> "tuple[pd.DataFrame, Window | None]":
+        """Return the rows that drift is measured against, scored by a graph, and their days unless the sample's.
+
+        Args:
+            sample: the training rows.
+            graph: of the selected candidate.
+            decision: the rule by which its scores decide.
+        """
 
 
 class TrainingTask(ABC):
@@ -179,3 +187,11 @@ class TrainingTask(ABC):
     def networks(self, task: Any) -> "Mapping[str, ConfigSection]":
         """Return the candidates of a config's task that several processes train together."""
         return {}
+
+    def scale_down(self, task: Any, trainer: Trainer) -> Any:
+        """Return a config's task with its one network so small that a laptop trains it in the same layout.
+
+        Raises:
+            UserError: when there is no such stand-in.
+        """
+        raise UserError(f"--scale-down: a network of {task.kind} has no stand-in for {trainer!r}; leave it out")

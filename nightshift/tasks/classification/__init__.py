@@ -1,1 +1,1 @@
-"""What images and texts share: one class of several for each."""
+"""What images, texts and rows share: one class of several for each."""

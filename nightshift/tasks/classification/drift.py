@@ -13,17 +13,18 @@ import numpy as np
 import pandas as pd
 
 from nightshift import storage
-from nightshift.config.classes import ClassConfig, ClassDriftLimits
+from nightshift.config.classes import ClassDriftLimits, ItemClassConfig, ItemClassDriftLimits
 from nightshift.contracts import package
-from nightshift.contracts.drift import SCORE, Promise, Signal
+from nightshift.contracts.drift import PREDICTED, SCORE, Promise, Signal
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import Block
 from nightshift.items import shards
+from nightshift.items.labels import decode
 from nightshift.runtime.errors import UserError
 from nightshift.tasks.base import drift as base
 from nightshift.tasks.base.drift import DriftInputs
 from nightshift.tasks.classification import descriptors, kinds, unusual
-from nightshift.tasks.items.drift import FEWEST, PREDICTED, SHARE, beyond_chance, compare_embeddings, stack
+from nightshift.tasks.items.drift import FEWEST, SHARE, beyond_chance, compare_embeddings, stack
 
 LOSS = "accuracy lost"  # unit of a signal
 
@@ -34,8 +35,18 @@ def numeric(model: ModelPackage) -> list[str]:
 
 
 def columns(model: ModelPackage) -> list[str]:
-    """Return all columns that are compared; the class that is predicted counts as an input: what there is of each."""
+    """Return all columns that are read; the class that is predicted counts as an input: what there is of each."""
     return [*descriptors.names(model.classes), PREDICTED, SCORE]
+
+
+def spread_predictions(rows: pd.DataFrame, model: ModelPackage) -> pd.DataFrame:
+    """Return the columns of rows that are compared: of any number of labels, each class is an input of its own."""
+    if not model.decision.is_multilabel:
+        return rows
+    names = model.classes.classes
+    flags = np.where(decode(rows[PREDICTED], names), "yes", "no")
+    by_class = {f"{PREDICTED} {name}": flags[:, number] for number, name in enumerate(names)}
+    return pd.DataFrame({**rows.drop(columns=PREDICTED), **by_class}, rows.index)
 
 
 @dataclass(frozen=True)
@@ -57,17 +68,18 @@ class DueItems:
 class ItemComparison(base.Comparison):
     """The newest images or texts, beside rows that a model had not seen when it was fitted."""
 
-    inputs: DriftInputs[ClassConfig]
+    inputs: DriftInputs[ItemClassConfig]
 
     @cached_property
-    def limits(self) -> ClassDriftLimits:
+    def limits(self) -> ItemClassDriftLimits:
         inputs = self.inputs
         rows = sum(inputs.features.partition(day).rows for day in inputs.days.newest)
         return beyond_chance(inputs.config.drift, self.reference, rows)
 
     @property
     def reference(self) -> pd.DataFrame:
-        return self.inputs.reference[columns(self.inputs.model)]
+        model = self.inputs.model
+        return spread_predictions(self.inputs.reference[columns(model)], model)
 
     @property
     def numeric(self) -> list[str]:
@@ -75,14 +87,15 @@ class ItemComparison(base.Comparison):
 
     def batches(self, days: Iterable[date]) -> Iterator[pd.DataFrame]:
         for day in days:
-            yield storage.read_frame(self.inputs.scores.partition(day).uri, columns(self.inputs.model))
+            rows = storage.read_frame(self.inputs.scores.partition(day).uri, columns(self.inputs.model))
+            yield spread_predictions(rows, self.inputs.model)
 
     def unlabeled_signals(self) -> Iterator[Signal]:
         yield from compare_embeddings(self.inputs, self.limits)
 
     def labeled_signals(self) -> Iterator[Signal]:
         if any(self._due.unlearned.values()):
-            yield count_unlearned(self._due, self.limits)
+            yield count_unlearned(self._due, self.limits.novelty)
         if self.inputs.promise is not None:
             yield performance(self._due, self.inputs.promise, self.limits)
 
@@ -107,27 +120,28 @@ class ItemComparison(base.Comparison):
         known = storage.read_frame(self.inputs.features.partition(day).uri, ["event_id", "label"])
         scored = storage.read_frame(self.inputs.scores.partition(day).uri, ["event_id", PREDICTED])
         assert np.array_equal(known["event_id"], scored["event_id"]), f"the scores of {day} are not of its features"
-        labeled = known["label"].notna()
-        unlearned = [int((known["label"] == name).sum()) for name in self.inputs.model.lineage.unlearned]
+        labeled, model = known["label"].notna(), self.inputs.model
+        unlearned = shards.count_classes(known, model.lineage.unlearned, model.decision.is_multilabel)
         return int(labeled.sum()), int((known["label"] == scored[PREDICTED])[labeled].sum()), *unlearned
 
 
 class DriftTask(base.DriftTask):
     """Accuracy, embeddings and unlearned classes."""
 
-    def comparison(self, inputs: DriftInputs[ClassConfig]) -> ItemComparison:
+    def comparison(self, inputs: DriftInputs[ItemClassConfig]) -> ItemComparison:
         if inputs.model.lineage.reference is None:
             raise UserError("the model's sample has no embeddings, which drift compares; train again: nightshift run")
+        if reason := kinds.find_other_labels(inputs.config.task, inputs.model):
+            raise UserError(f"the model {reason}; train again: nightshift run")
         return ItemComparison(inputs)
 
 
-def count_unlearned(due: DueItems, limits: ClassDriftLimits) -> Signal:
-    """Return how many labeled rows are of classes that no training row has; too many are news as `novelty` is."""
+def count_unlearned(due: DueItems, limit: float) -> Signal:
+    """Return how many labeled rows are of classes that no training row has, and whether the share is above a limit."""
     rows = sum(due.unlearned.values())
     share = rows / due.rows
     counts = ", ".join(f"{name!r} ({count})" for name, count in due.unlearned.items() if count)
     reason = f"{rows} of {due.rows} labeled rows are of classes that no training row of the model has: {counts}."
-    limit = limits.novelty
     return Signal(name="classes", value=share, limit=limit, unit=SHARE, raised=share > limit, reason=reason)
 
 

@@ -10,7 +10,7 @@ from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
 from nightshift.data import splits
 from nightshift.data.splits import Days, Fold
-from nightshift.items import shards
+from nightshift.items import metrics, shards
 from nightshift.items.metrics import Scores
 from nightshift.items.scorer import ClassScorer
 from nightshift.items.shards import Array, ItemTable
@@ -51,6 +51,8 @@ class ItemsUnderTest(base.RowsUnderTest[ItemContender]):
 
     def incompatibility(self, ours: ModelPackage, model: ModelPackage) -> str:
         fits = (model.signature, model.preprocessing) == (ours.signature, ours.preprocessing)
+        if reason := kinds.find_other_labels(self.config.task, model):
+            return reason
         return "" if fits else "takes other inputs, or tells other classes apart"
 
     def report(
@@ -64,11 +66,11 @@ class ItemsUnderTest(base.RowsUnderTest[ItemContender]):
         challenger, scores = candidates[model.selected], self._scores(uri, model, model.selected)
         judged = judging.judge(challenger, champion, self.config, reference)
         window = splits.describe(self.rows, self.days)
-        labels, names = self._labeled_rows.labels, self._labeled_rows.classes
-        parts = slices(model.classes, self.inputs, scores.argmax(1) == labels)
+        known, predicted = self._labeled_rows, metrics.predict(scores, model.decision.thresholds)
+        parts = slices(model.classes, self.inputs, metrics.match(known.labels, predicted))
         trial = ItemTrial(self.config, model, window, candidates, champion, judged, self.left_out, parts)
-        figures = trial.figures(judging.calibration(self._labeled_rows, scores))
-        answers = Answers(self.rows, self.inputs, labels, scores, names)
+        figures = trial.figures(known, scores)
+        answers = Answers(self.rows, self.inputs, known.labels, scores, known.classes, model.decision.thresholds)
         mistakes = kinds.display(model.kind).mistakes(uri, model, answers)
         return EvaluationReport(
             verdict=judged,
@@ -76,13 +78,17 @@ class ItemsUnderTest(base.RowsUnderTest[ItemContender]):
             highlights=list(quality.highlights(trial)),
             blocks=[*quality.blocks(trial, figures), *([mistakes] if mistakes else [])],
             card=model_card.render(trial, figures),
-            metrics={**challenger.metrics, "classification": visuals.describe_confusion(figures.confusion, names)},
+            metrics={
+                **challenger.metrics,
+                "classification": visuals.describe_confusion(figures.confusion, known.classes),
+            },
         )
 
     @cached_property
     def _labeled_rows(self) -> LabeledItems:
-        names = self.config.task.classes
-        return LabeledItems(shards.labels(self.rows, names), bootstrap.number_groups(self.rows), names)
+        task = self.config.task
+        known = shards.labels(self.rows, task.classes, task.is_multilabel)
+        return LabeledItems(known, bootstrap.number_groups(self.rows), task.classes)
 
     def _scores(self, uri: str, model: ModelPackage, candidate: str) -> Scores:
         if (uri, candidate) not in self._scored:

@@ -4,19 +4,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from nightshift.config.classes import ClassConfig
 from nightshift.contracts import evaluation as contract
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.verdict import Measure, Verdict
 from nightshift.items import metrics
-from nightshift.items.metrics import BINS, ClassMetrics, Labels, Scores
+from nightshift.items.metrics import BINS, ClassCounts, ClassMetrics, Labels, Scores
 from nightshift.tasks import trials
 from nightshift.tasks.classification.metrics import ACCURACY, METRICS
 from nightshift.tasks.metric_reports import list_measures
 from nightshift.tasks.trials import Contender, Gate, Trial
 
+FIGURES = ("precision", "recall", "f1", "average_precision")  # of a class
 MIN_GROUPS = 20  # of the test rows, needed to decide: the intervals come from drawing groups
 
 
@@ -25,7 +25,7 @@ class LabeledItems:
     """The test rows.
 
     Attributes:
-        labels: numbers of classes, (n,).
+        labels: numbers of classes, (n,), or which each row has, (n, classes).
         groups: number of each row's group, (n,).
         classes: their names.
     """
@@ -34,32 +34,39 @@ class LabeledItems:
     groups: Labels
     classes: list[str]
 
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether a row has any number of classes."""
+        return self.labels.ndim == 2
+
 
 @dataclass(frozen=True, kw_only=True)
 class ItemContender(Contender):
-    """A model version, measured on the test rows; resampled are `accuracy` and `macro_f1`.
+    """A model version, measured on the test rows.
 
     Attributes:
         metrics: on the test rows.
-        counts: rows by true and by predicted class, (classes, classes).
+        rows: how many there are.
+        counts: rows of each class.
         groups: how many the test rows are of.
         unlearned: numbers of the classes that none of its training rows has.
     """
 
     metrics: ClassMetrics
-    counts: npt.NDArray[np.int64]
+    rows: int
+    counts: ClassCounts
     groups: int
     unlearned: tuple[int, ...] = ()
 
     @property
     def unlearned_rows(self) -> dict[int, int]:
         """Number of a class that the model has not learned -> its test rows, without classes that have none."""
-        rows = self.counts.sum(1)
+        rows = self.counts.true
         return {number: int(rows[number]) for number in self.unlearned if rows[number]}
 
     def weakest(self, least: int) -> tuple[int, float] | None:
         """Return the class with the lowest recall and that, of those with so many rows; None without one."""
-        rows = self.counts.sum(1)
+        rows = self.counts.true
         _, recall, _ = metrics.by_class(self.counts)
         judged = np.flatnonzero(rows >= least)
         return min(
@@ -69,56 +76,71 @@ class ItemContender(Contender):
 
 @dataclass(frozen=True)
 class ItemTrial(Trial[ItemContender]):
-    """One evaluation on images or texts.
+    """One evaluation on images, texts or rows.
 
     Attributes:
-        left_out: rows of its days that training has seen the group or content of.
+        left_out: rows of its days that training has seen the group or content of; None where no rows are left out.
         slices: how good the challenger is on parts of the test rows.
     """
 
     config: ClassConfig
-    left_out: int
+    left_out: int | None
     slices: list[contract.OfSlice]
 
-    def figures(self, calibration: contract.Calibration) -> contract.ClassEvaluation:
-        """Return `evaluation.json`."""
+    def figures(self, rows: LabeledItems, scores: Scores) -> contract.ClassEvaluation:
+        """Return `evaluation.json`, by the challenger's scores of the test rows, (n, classes)."""
         return contract.ClassEvaluation(
             **self.shared_figures(),
-            left_out=self.left_out,
+            left_out=self.left_out or 0,
             slices=self.slices,
-            classes=of_classes(self.challenger.counts, self.config.task.classes),
-            confusion=self.challenger.counts.tolist(),
-            calibration=calibration,
+            classes=of_classes(self.challenger.counts, rows, scores),
+            confusion=[] if rows.is_multilabel else confuse(rows, scores),
+            calibration=calibration(rows, scores),
         )
 
 
 def measure(rows: LabeledItems, scores: Scores, model: ModelPackage, version: int = 0) -> ItemContender:
     """Measure a model's scores of the test rows, (n, classes)."""
-    predicted, classes = scores.argmax(1), len(rows.classes)
+    thresholds, classes = model.decision.thresholds, len(rows.classes)
+    predicted = metrics.predict(scores, thresholds)
+    resamples = metrics.resample(rows.labels, predicted, rows.groups, classes)
+    if rows.is_multilabel:
+        drawn = metrics.resample_average_precision(rows.labels, scores, rows.groups)
+        resamples["macro_average_precision"] = drawn
     return ItemContender.from_model(
         model,
         version,
-        metrics=metrics.evaluate(rows.labels, scores),
-        counts=metrics.confusion(rows.labels, predicted, classes),
+        metrics=metrics.evaluate(rows.labels, scores, thresholds),
+        rows=len(scores),
+        counts=metrics.count_rows(rows.labels, predicted, classes),
         groups=len(np.unique(rows.groups)),
-        resamples=metrics.resample(rows.labels, predicted, rows.groups, classes),
+        resamples=resamples,
         unlearned=tuple(rows.classes.index(name) for name in model.lineage.unlearned),
     )
 
 
-def of_classes(counts: npt.NDArray[np.int64], classes: list[str]) -> list[contract.OfClass]:
+def of_classes(counts: ClassCounts, rows: LabeledItems, scores: Scores) -> list[contract.OfClass]:
     """Return the figures of each class."""
-    figures = np.stack(metrics.by_class(counts), axis=1)
+    ranked = (
+        metrics.average_precisions(rows.labels, scores) if rows.is_multilabel else np.full(len(rows.classes), np.nan)
+    )
+    figures = np.stack([*metrics.by_class(counts), ranked], axis=1)
     return [
-        contract.OfClass(name=name, rows=int(rows), **{key: None if np.isnan(value) else float(value)
-                         for key, value in zip(("precision", "recall", "f1"), class_figures, strict=True)})
-        for name, rows, class_figures in zip(classes, counts.sum(1), figures, strict=True)
+        contract.OfClass(name=name, rows=int(count), **{key: None if np.isnan(value) else float(value)
+                         for key, value in zip(FIGURES, class_figures, strict=True)})
+        for name, count, class_figures in zip(rows.classes, counts.true, figures, strict=True)
     ]  # fmt: skip
+
+
+def confuse(rows: LabeledItems, scores: Scores) -> list[list[int]]:
+    """Return the rows by true class, a list each, and by predicted class."""
+    counts: list[list[int]] = metrics.confusion(rows.labels, scores.argmax(1), len(rows.classes)).tolist()
+    return counts
 
 
 def calibration(rows: LabeledItems, scores: Scores) -> contract.Calibration:
     """Return the mean confidence and the share predicted right, by bins of confidence of equal width."""
-    confidence, right = scores.max(1).astype(float), scores.argmax(1) == rows.labels
+    confidence, right = metrics.confide(rows.labels, scores)
     bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
     bins_of_rows = [(confidence[bins == number], right[bins == number]) for number in np.unique(bins)]
     return contract.Calibration(
@@ -142,7 +164,7 @@ def judge(
     is said and decides nothing, or no model would be fresh enough to learn it.
     """
     rival = None if isinstance(champion, str) else champion
-    rows, sure = int(challenger.counts.sum()), challenger.estimates()
+    rows, sure = challenger.rows, challenger.estimates()
     undecidable = _undecidable(challenger, config)
     forgotten = _describe_forgotten(challenger, rival, config) if rival else []
     gate = Gate(
@@ -159,7 +181,7 @@ def judge(
 
 
 def _undecidable(challenger: ItemContender, config: ClassConfig) -> list[str]:
-    rows, least = int(challenger.counts.sum()), config.evaluation.min_rows
+    rows, least = challenger.rows, config.evaluation.min_rows
     if rows < least:
         return [f"There are {rows} test rows; at least {least} are needed to decide."]
     if challenger.groups < MIN_GROUPS:
@@ -185,7 +207,7 @@ def _describe_unlearned(challenger: ItemContender, names: list[str]) -> list[str
         return []
     counts = ", ".join(f"{names[number]!r} ({count})" for number, count in rows.items())
     return [
-        f"{sum(rows.values())} of {int(challenger.counts.sum())} test rows are of classes that no training row has, so "
+        f"{sum(rows.values())} of {challenger.rows} test rows are of classes that no training row has, so "
         f"the model cannot tell them: {counts}."
     ]
 
@@ -202,11 +224,11 @@ def _below_floors(challenger: ItemContender, config: ClassConfig) -> Iterator[st
 
 def _measures(challenger: ItemContender, config: ClassConfig) -> Iterator[Measure]:
     limits = config.evaluation
-    yield Measure(name="test_rows", value=int(challenger.counts.sum()), limit=limits.min_rows)
+    yield Measure(name="test_rows", value=challenger.rows, limit=limits.min_rows)
     yield Measure(name="test_groups", value=challenger.groups, limit=MIN_GROUPS)
     unlearned = sum(challenger.unlearned_rows.values())
     yield Measure(name="unlearned_class_rows", value=unlearned, higher_is_better=False)
-    known = [metric for metric in METRICS if challenger.figures[metric.name] is not None]
+    known = [metric for metric in METRICS if challenger.figures.get(metric.name) is not None]
     yield from list_measures(challenger, known, {ACCURACY.name: limits.min_accuracy})
     if weakest := challenger.weakest(limits.min_class_rows):
         yield Measure(name="lowest_class_recall", value=weakest[1], limit=limits.min_class_recall)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
+    from nightshift.config.classes import ClassTaskConfig
     from nightshift.contracts.section import Block
     from nightshift.models.recipes import Recipe
     from nightshift.tasks.classification.mistakes import Answers
@@ -103,6 +104,15 @@ class Descriptors(Protocol):
             preprocessing: how rows became the inputs.
             inputs: what networks see of them, (n, ...).
         """
+
+
+def find_other_labels(task: "ClassTaskConfig", model: ModelPackage) -> str:
+    """Return that a model gives one class where the config has any number, or the reverse; empty where they agree."""
+    if model.decision.is_multilabel == task.is_multilabel:
+        return ""
+    if task.is_multilabel:
+        return "gives each item one class, and task.label_separator is set"
+    return "gives an item any number of classes, and task.label_separator is not set"
 
 
 def candidates(kind: str) -> Candidates:

@@ -10,23 +10,31 @@ from nightshift.tasks.metric_reports import render_metrics
 from nightshift.tasks.model_cards import NOTHING, identity
 
 
-def render(trial: ItemTrial, figures: ClassEvaluation) -> str:
+def render(trial: ItemTrial, figures: ClassEvaluation, defaults: str = "recipe") -> str:
     """Write the card of a model.
 
     Args:
         trial: its evaluation.
         figures: `evaluation.json`.
+        defaults: whose parameters a model has where none are given.
     """
     sections = {
-        "Model": identity(trial.model, trial.config, defaults="recipe"),
+        "Model": identity(trial.model, trial.config, *_rule(trial), defaults=defaults),
         "Data": _data(trial),
         "Metrics on the test days": _metrics(trial),
         "Verdict": items([strong(trial.verdict.decision), *trial.verdict.reasons]),
-        "Classes": _classes(figures),
+        "Classes": _classes(trial, figures),
         "Slices": _slices(figures),
         "Limits": items(_limits(trial)),
     }
     return page(f"Model card: {trial.config.name}, {trial.model.selected}", sections)
+
+
+def _rule(trial: ItemTrial) -> Iterable[str]:
+    thresholds = trial.model.decision.thresholds
+    if thresholds:
+        named = zip(trial.config.task.classes, thresholds, strict=True)
+        yield f"A row has each class from its threshold on: {', '.join(f'{name} {value:.3f}' for name, value in named)}"
 
 
 def _data(trial: ItemTrial) -> list[str]:
@@ -42,12 +50,14 @@ def _metrics(trial: ItemTrial) -> list[str]:
     return [*render_metrics(trial, list_shown_metrics(trial)), "", note]
 
 
-def _classes(figures: ClassEvaluation) -> list[str]:
+def _classes(trial: ItemTrial, figures: ClassEvaluation) -> list[str]:
+    ranked = {"average_precision": "Average precision"} if trial.model.decision.is_multilabel else {}
+    titles = {"precision": "Precision", "recall": "Recall", "f1": "F1", **ranked}
     cells = [
-        (figure.name, f"{figure.rows:,}", _number(figure.precision), _number(figure.recall), _number(figure.f1))
+        (figure.name, f"{figure.rows:,}", *(_number(getattr(figure, name)) for name in titles))
         for figure in figures.classes
     ]
-    return table(("Class", "Test rows", "Precision", "Recall", "F1"), cells)
+    return table(("Class", "Test rows", *titles.values()), cells)
 
 
 def _slices(figures: ClassEvaluation) -> list[str]:
@@ -61,14 +71,15 @@ def _limits(trial: ItemTrial) -> Iterable[str]:
         f"It was trained on {config.protocol.train_days} days and measured on {config.protocol.test_days} later ones; "
         "it has not seen other seasons or sources."
     )
-    yield "It knows the classes above and no others: what is none of them is taken for one of them."
+    otherwise = "is not seen" if trial.model.decision.is_multilabel else "is taken for one of them"
+    yield f"It knows the classes above and no others: what is none of them {otherwise}."
     if unlearned := trial.model.lineage.unlearned:
         yield f"No training row is of {', '.join(unlearned)}: it takes rows of them for others."
     if trial.left_out:
         yield f"{trial.left_out:,} rows of the test days share group or content with training rows and were left out."
-    if "group" not in config.columns.roles:
+    if {"group", "customer"}.isdisjoint(config.columns.roles):
         yield "Rows are taken to be independent; those that belong together make the intervals too narrow."
-    few = [name for name, rows in zip(config.task.classes, trial.challenger.counts.sum(1), strict=True)
+    few = [name for name, rows in zip(config.task.classes, trial.challenger.counts.true, strict=True)
            if rows < config.evaluation.min_class_rows]  # fmt: skip
     if few:
         yield f"Too few test rows to judge alone: {', '.join(few)}."

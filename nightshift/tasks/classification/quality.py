@@ -6,34 +6,38 @@ from nightshift.contracts import evaluation as contract
 from nightshift.contracts.section import Axis, Block, Chart, Fact, Row, Series, TableBlock, TableColumn, Text
 from nightshift.tasks.base.metrics import Metric
 from nightshift.tasks.classification.judging import ItemTrial
-from nightshift.tasks.classification.metrics import ACCURACY, METRICS
+from nightshift.tasks.classification.metrics import ACCURACY, METRICS, MetricsTask
 from nightshift.tasks.metric_reports import describe_highlight, tabulate_metrics
 
 CONFUSED = 10
+MULTILABEL = ("Average precision", "Threshold")
 SHARES = [0, 0.2, 0.4, 0.6, 0.8, 1]
 
 
 def list_shown_metrics(trial: ItemTrial) -> list[Metric]:
-    """Return the metrics that have a meaning with so many classes."""
-    figures = trial.challenger.figures
-    return [metric for metric in METRICS if metric.name != "top_5_accuracy" or figures[metric.name] is not None]
+    """Return the metrics that have a meaning with so many classes, of one each or of any number."""
+    figures, metrics = trial.challenger.figures, MetricsTask().list_metrics(trial.config)
+    return [metric for metric in metrics if metric.name != "top_5_accuracy" or figures[metric.name] is not None]
 
 
 def highlights(trial: ItemTrial) -> Iterator[Fact]:
     """Yield what a reader sees first."""
-    for metric in METRICS:
+    for metric in list_shown_metrics(trial):
         if metric.resample:
             yield describe_highlight(trial, metric)
     if weakest := trial.challenger.weakest(trial.config.evaluation.min_class_rows):
         name = trial.config.task.classes[weakest[0]]
         yield Fact(label="Lowest recall of a class", value=weakest[1], format="score", note=name)
-    left_out = f"{trial.left_out:,} more left out, whose group or content is in the training days"
-    yield Fact(label="Test rows", value=trial.test.rows, format="count", note=left_out)
+    left_out = trial.left_out
+    seen = "" if left_out is None else f"{left_out:,} more left out, whose group or content is in the training days"
+    yield Fact(label="Test rows", value=trial.test.rows, format="count", note=seen)
 
 
 def blocks(trial: ItemTrial, figures: contract.ClassEvaluation) -> Iterator[Block]:
     """Yield all the rest: metrics, each class, slices, what is taken for what."""
-    yield tabulate_metrics(trial, list_shown_metrics(trial), ACCURACY)
+    selected_by = next(metric for metric in METRICS if metric.name == trial.config.task.select_by)
+    ranked_by = selected_by if trial.model.decision.is_multilabel else ACCURACY
+    yield tabulate_metrics(trial, list_shown_metrics(trial), ranked_by)
     yield Text(sentences=list(_explanations(trial)), is_fine_print=True)
     yield _classes(trial, figures)
     yield _slices(figures)
@@ -47,16 +51,26 @@ def _explanations(trial: ItemTrial) -> Iterator[str]:
     if any(metric.name == "top_5_accuracy" for metric in list_shown_metrics(trial)):
         yield "Top 5: the class is among the five most probable ones."
     yield "Macro F1 and ROC AUC are means over classes; calibration error is the gap between confidence and accuracy."
+    if trial.model.decision.is_multilabel:
+        yield (
+            "A row may have any number of classes: accuracy is the share of rows all of whose labels are predicted, "
+            "micro F1 is of all labels together, and thresholds are those with the highest F1 on the validation days."
+        )
 
 
 def _classes(trial: ItemTrial, figures: contract.ClassEvaluation) -> TableBlock:
     columns = [TableColumn(title="Class"), TableColumn(title="Test rows", format="count")]
-    columns += [TableColumn(title=title, format="score") for title in ("Precision", "Recall", "F1")]
+    titles = ["Precision", "Recall", "F1"]
+    thresholds = dict(zip(trial.config.task.classes, trial.model.decision.thresholds, strict=False))
+    columns += [TableColumn(title=title, format="score") for title in [*titles, *MULTILABEL[: 2 * bool(thresholds)]]]
     weakest_first = sorted(figures.classes, key=lambda figure: 1 if figure.recall is None else figure.recall)
     unlearned = trial.model.lineage.unlearned
     rows = [
         Row(
-            cells=[figure.name, figure.rows, figure.precision, figure.recall, figure.f1],
+            cells=[
+                *(figure.name, figure.rows, figure.precision, figure.recall, figure.f1),
+                *((figure.average_precision, thresholds[figure.name]) if thresholds else ()),
+            ],
             tag="no training rows" if figure.name in unlearned else "",
             tone="bad" if figure.name in unlearned and figure.rows else "neutral",
         )

@@ -1,4 +1,4 @@
-"""Scores of images and texts: each is taken for the class with the highest score."""
+"""Scores of images and texts: each is taken for the class with the highest score, or for all that reach theirs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from nightshift.items.scorer import ClassScorer
 from nightshift.models.graph import Graph
 from nightshift.tasks.base import scoring as base
 from nightshift.tasks.classification import drift_reference
+from nightshift.tasks.classification.drift_reference import ItemModel
 from nightshift.tasks.items import references
 
 
@@ -28,7 +29,8 @@ class ItemScorer(base.DayScorer):
         part = features.partition(day)
         shards.check(features, self.model.classes)
         rows, inputs = storage.read_frame(part.uri, references.KEYS), shards.map_shard(part)
-        yield rows.join(drift_reference.describe(inputs, self.model.classes, self.graph))
+        model = ItemModel(self.graph, self.model.classes, self.model.decision.thresholds)
+        yield rows.join(drift_reference.describe(inputs, model))
 
 
 class ScoringTask(base.ScoringTask):

@@ -15,13 +15,14 @@ from nightshift.contracts.package import DecisionRule, Signature
 from nightshift.contracts.preprocessing import ClassPreprocessing as Preprocessing
 from nightshift.data.splits import Days, Fold, Plan, describe
 from nightshift.items import scorer, shards
-from nightshift.items.metrics import Labels, evaluate
+from nightshift.items.metrics import Labels, choose_thresholds, evaluate
 from nightshift.items.shards import Array, ItemTable, labels
 from nightshift.models.graph import Graph
 from nightshift.runtime.errors import UserError
 from nightshift.tasks.base import training as base
 from nightshift.tasks.base.training import CandidateMetrics, TrainingSetup
 from nightshift.tasks.classification import drift_reference, kinds
+from nightshift.tasks.classification.drift_reference import ItemModel
 from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.fitting import Fitted
 from nightshift.tasks.items import references
@@ -66,7 +67,8 @@ class ItemSample(base.Sample):
 
     @property
     def unlearned_classes(self) -> list[str]:
-        return unlearned_classes(self.rows, self.setup.task.classes, self.days)
+        task = self.setup.task
+        return unlearned_classes(self.rows, task.classes, self.days, task.is_multilabel)
 
     @property
     def tolerance(self) -> float:
@@ -95,7 +97,7 @@ class ItemHoldout(base.Holdout):
     Attributes:
         rows: who they are.
         days: on which they lie.
-        labels: numbers of classes, (n,).
+        labels: numbers of classes, (n,), or which each row has, (n, classes).
         inputs: what a graph takes of them, (n, ...).
     """
 
@@ -109,9 +111,10 @@ class ItemHoldout(base.Holdout):
         return describe(self.rows, self.days)
 
     def measure(self, graph: bytes) -> CandidateMetrics:
-        return CandidateMetrics(
-            {**evaluate(self.labels, score_graph(graph, self.inputs))}, DecisionRule(threshold=None)
-        )
+        scores = score_graph(graph, self.inputs)
+        thresholds = choose_thresholds(self.labels.astype(bool), scores) if self.labels.ndim == 2 else []
+        metrics = evaluate(self.labels, scores, thresholds)
+        return CandidateMetrics({**metrics}, DecisionRule(threshold=None, thresholds=thresholds))
 
 
 @dataclass(frozen=True)
@@ -133,14 +136,14 @@ class ItemRows(base.TrainingRows[ItemSample]):
 
     def holdout(self, fold: Fold, _: ItemSample) -> ItemHoldout:
         rows = self.items.holdout(fold)
-        return ItemHoldout(rows, fold.test, labels(rows, self.setup.task.classes), self.items.inputs(rows))
+        task = self.setup.task
+        known = labels(rows, task.classes, task.is_multilabel)
+        return ItemHoldout(rows, fold.test, known, self.items.inputs(rows))
 
-    def reference(self, sample: ItemSample, graph: bytes) -> tuple[pd.DataFrame, Window]:
+    def reference(self, sample: ItemSample, graph: bytes, decision: DecisionRule) -> tuple[pd.DataFrame, Window]:
         holdout = references.draw_holdout(self.items.rows, self.plan, sample.rows, self.setup.task.seed)
-        frame, days = (
-            drift_reference.reference(holdout, self.items, sample.preprocessing, Graph(graph)),
-            self.plan.before,
-        )
+        model = ItemModel(Graph(graph), sample.preprocessing, decision.thresholds)
+        frame, days = drift_reference.reference(holdout, self.items, model), self.plan.before
         return frame, Window(first=days.first, last=days.last, rows=len(frame))
 
 
@@ -158,19 +161,21 @@ class TrainingTask(base.TrainingTask):
         return {name: candidate for name, candidate in task.candidates.items() if candidates.is_network(task, name)}
 
 
-def unlearned_classes(rows: pd.DataFrame, classes: list[str], days: Days) -> list[str]:
+def unlearned_classes(rows: pd.DataFrame, classes: list[str], days: Days, is_multilabel: bool = False) -> list[str]:
     """Return the classes that no training row has.
 
     Raises:
-        UserError: when all rows are of one class.
+        UserError: when all rows are labeled alike.
     """
     present = set(rows["label"])
     if len(present) < 2:
+        alike = f"have labels {present.pop()}" if is_multilabel else f"are of class {present.pop()!r}"
         raise UserError(
-            f"{days}: all {len(rows)} rows are of class {present.pop()!r}, and a model needs two or more; "
+            f"{days}: all {len(rows)} rows {alike}, and a model needs two or more; "
             "choose another --date, or widen protocol.train_days"
         )
-    missing = [name for name in classes if name not in present]
+    counts = shards.count_classes(rows, classes, is_multilabel)
+    missing = [name for name, count in zip(classes, counts, strict=True) if not count]
     if missing:
         log.warning("no training row is of %s, so the model cannot tell them", ", ".join(map(repr, missing)))
     return missing

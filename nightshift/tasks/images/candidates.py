@@ -1,6 +1,7 @@
 """Networks that tell classes of images apart."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import pandas as pd
@@ -10,7 +11,7 @@ from nightshift.config.images import ImageTaskConfig
 from nightshift.config.section import check_parameters
 from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Datatype, Signature, Tensor
-from nightshift.items.shards import ItemTable, labels
+from nightshift.items.shards import ItemTable, count_classes, labels
 from nightshift.models.neural import devices
 from nightshift.models.recipes.resnet import ClassifierHead, ResNet, ResNetParameters
 from nightshift.tasks import onnx_export
@@ -54,13 +55,19 @@ def fit(setup: FitSetup[ImageTaskConfig], name: str, items: ItemTable, rows: pd.
         UserError: when its recipe refuses a parameter.
     """
     task = setup.task
-    architecture = recipe(task, name)
+    architecture = replace(recipe(task, name), counts=count_classes(rows, task.classes, task.is_multilabel))
     if architecture.fit.frozen:
         return _frozen(setup, name, architecture, items, rows)
-    data = class_networks.gather_dataset(setup, items, rows, architecture.fit.batch_size, architecture.augment)
+    data = class_networks.gather_dataset(setup, items, rows, architecture.fit.batch_size, architecture.change)
     training = networks.fit(setup, name, architecture, rows, data)
-    scores = partial(class_networks.probabilities, training.model)
-    return Fitted(lambda: onnx_export.images(training.model, architecture), scores, training.losses)
+    scores = partial(class_networks.probabilities, training.model, is_multilabel=task.is_multilabel)
+    return Fitted(
+        lambda: onnx_export.images(training.model, architecture),
+        scores,
+        training.losses,
+        training.validation_losses,
+        choices=training.choices,
+    )
 
 
 def recipe(task: ImageTaskConfig, name: str) -> ResNet:
@@ -70,7 +77,8 @@ def recipe(task: ImageTaskConfig, name: str) -> ResNet:
         UserError: when it refuses a parameter.
     """
     parameters = check_parameters(ResNetParameters, networks.field(name), task.candidates[name].parameters)
-    return ResNet(networks.field(name), task.side, task.channels, len(task.classes), parameters)
+    shape = (task.side, task.channels, len(task.classes))
+    return ResNet(networks.field(name), *shape, parameters, is_multilabel=task.is_multilabel)
 
 
 def _frozen(
@@ -84,5 +92,6 @@ def _frozen(
         seen = nn.Sequential(*blocks)
         embedded = networks.run_batches(lambda batch: seen(batch).mean((2, 3)), items.inputs(rows), setup.torch_device)
     assert isinstance(head, ClassifierHead)
-    linear.fit(task, name, embedded, labels(rows, task.classes)).give(head.linear)
-    return Fitted(lambda: onnx_export.images(model, architecture), partial(class_networks.probabilities, model))
+    linear.fit(task, name, embedded, labels(rows, task.classes, task.is_multilabel)).give(head.linear)
+    scores = partial(class_networks.probabilities, model, is_multilabel=task.is_multilabel)
+    return Fitted(lambda: onnx_export.images(model, architecture), scores)

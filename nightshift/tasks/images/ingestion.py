@@ -27,7 +27,8 @@ class IngestionTask(base.IngestionTask):
 
     def rules(self, config: ImageConfig) -> dict[str, object]:
         names = {"classes", "min_side", "max_pixels", "max_characters", "near_duplicates"}
-        return config.task.model_dump(include=names) | {"pillow": PIL.__version__}
+        separator = {"label_separator"} if config.task.is_multilabel else set[str]()
+        return config.task.model_dump(include=names | separator) | {"pillow": PIL.__version__}
 
 
 def find_faults(contents: "pd.Series", task: ImageTaskConfig) -> "pd.Series":

@@ -40,7 +40,7 @@ def items(model: ModelPackage, _: str) -> ItemSchema:
         decode=partial(_prepare, preprocessing),
         media_type=images.media_type,
     )
-    return ItemSchema(preprocessing.classes, (field,))
+    return ItemSchema(preprocessing.classes, (field,), model.decision.thresholds)
 
 
 def _content(value: Any) -> bytes:

@@ -29,7 +29,7 @@ def pictures(answers: Answers, score: Callable[[Array], Scores]) -> Block | None
         event, true, predicted = answers.names(row)
         pixels = answers.inputs[row]
         both = np.hstack([drawn.enlarge(pixels), lit(pixels, importance(pixels, score))])
-        caption = f"{true}, taken for {predicted} ({answers.scores[row].max():.0%})"
+        caption = f"{true}, taken for {predicted} ({answers.confidence[row]:.0%})"
         shown.append(drawn.picture(both, caption, event))
     if not shown:
         return None

@@ -5,6 +5,7 @@ As in `simulator.py`, any day can be made alone and equals that day of any longe
 
 import struct
 import zlib
+from collections.abc import Sequence
 from datetime import date
 from functools import lru_cache
 from io import BytesIO
@@ -26,6 +27,7 @@ QUALITY = 95  # of JPEG
 SHAPES = ("circle", "cross", "square", "triangle")
 UNSEEN = "star"
 LARGE = 100_000  # pixels of a side
+Labels = Sequence[str | list[str]]
 
 
 class SimulationTask(base.SimulationTask):
@@ -77,14 +79,28 @@ def _all_digits() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     return np.round(digits.images * (255 / 16)).astype(np.uint8), digits.target
 
 
-def _shapes(config: ImageSimulator, on: date) -> tuple[list[Image.Image], list[str]]:
+def _shapes(config: ImageSimulator, on: date) -> tuple[list[Image.Image], Labels]:
     random = _rng(config, DRAWN, on)
+    if config.label_share:
+        flags = random.random((_count(config, on), len(SHAPES))) < config.label_share
+        several = [[SHAPES[number] for number in np.flatnonzero(row)] for row in flags]
+        return [_collage(names, random) for names in several], several
     labels = random.choice(SHAPES, _count(config, on)).tolist()
     return [_shape(label, SIDE, random) for label in labels], labels
 
 
+def _collage(names: Sequence[str], random: np.random.Generator) -> Image.Image:
+    """Draw up to four shapes, each in a quarter of an image."""
+    image, half = Image.new("RGB", (SIDE, SIDE)), SIDE // 2
+    quarters = random.permutation(4).tolist()
+    for number, quarter in enumerate(quarters):
+        name = names[number] if number < len(names) else ""
+        image.paste(_shape(name, half, random), (quarter % 2 * half, quarter // 2 * half))
+    return image
+
+
 def _shape(name: str, side: int, random: np.random.Generator) -> Image.Image:
-    """Draw a shape of some color, size, place and angle on a noisy ground of another color."""
+    """Draw a shape of some color, size, place and angle on a noisy ground of another color; no name is no shape."""
     ground, color = random.integers(0, 100, 3), random.integers(140, 256, 3)
     noise = random.normal(0, 12, (side, side, 3))
     image = Image.fromarray(np.clip(ground + noise, 0, 255).astype(np.uint8))
@@ -93,7 +109,7 @@ def _shape(name: str, side: int, random: np.random.Generator) -> Image.Image:
     draw, fill = ImageDraw.Draw(image), tuple(color.tolist())
     if name == "circle":
         draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=fill)
-    else:
+    elif name:
         draw.polygon(_corners(name, random.uniform(0, 2 * np.pi), radius, (x, y)), fill=fill)
     return image
 
@@ -111,15 +127,16 @@ def _corners(name: str, angle: float, radius: float, center: tuple[float, float]
 
 
 def _drift(
-    config: ImageSimulator, on: date, drawn: list[Image.Image], labels: list[str]
-) -> tuple[list[Image.Image], list[str]]:
+    config: ImageSimulator, on: date, drawn: list[Image.Image], labels: Labels
+) -> tuple[list[Image.Image], Labels]:
+    unseen = [UNSEEN] if config.label_share else UNSEEN
     random = _rng(config, NEW, on)
     is_new = random.random(len(drawn)) < config.new_class
     images = [
         _shape(UNSEEN, image.width, random).convert(image.mode) if new else image
         for image, new in zip(drawn, is_new, strict=True)
     ]
-    drifted_labels = [UNSEEN if new else label for label, new in zip(labels, is_new, strict=True)]
+    drifted_labels = [unseen if new else label for label, new in zip(labels, is_new, strict=True)]
     return [_change(config, image) for image in images], drifted_labels
 
 

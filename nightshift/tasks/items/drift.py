@@ -9,13 +9,12 @@ import pandas as pd
 from nightshift import storage
 from nightshift.config.policy import DriftLimits, EmbeddingDriftLimits
 from nightshift.contracts import package
-from nightshift.contracts.drift import Signal
+from nightshift.contracts.drift import PREDICTED, Signal
 from nightshift.stats import embeddings
 from nightshift.stats.embeddings import EffectSize, Floats
 from nightshift.stats.shift import BINS, find_chance_limits
 from nightshift.tasks.base.drift import DriftInputs
 
-PREDICTED = "predicted"
 SHARE = "share of the rows"  # unit of a signal
 UNITS = {"domain_classifier": "ROC AUC above 0.5", "mmd": "maximum mean discrepancy", "novelty": SHARE}
 L = TypeVar("L", bound=DriftLimits)

@@ -35,6 +35,7 @@ class FitSetup(Generic[T]):
         task: candidates and how networks are trained.
         device: `cpu` or `cuda`.
         checkpoints: URI of the folder of this training's checkpoints; empty for none.
+        shared: folder by which the processes of a machine prepare rows once together; empty: this one does it alone.
         resident: bytes of inputs up to which all are copied to the device; of more, a batch at a time is.
         in_graph: bytes of weights up to which a graph holds them itself; more lie in files of their own.
     """
@@ -42,6 +43,7 @@ class FitSetup(Generic[T]):
     task: T
     device: str
     checkpoints: str = ""
+    shared: str = ""
     resident: int = data.RESIDENT
     in_graph: int = weights.IN_GRAPH
 

@@ -18,8 +18,8 @@ from nightshift.runtime.errors import UserError, check_names
 from nightshift.tabular.scaler import Matrix, Scaler
 from nightshift.tasks import onnx_export
 from nightshift.tasks.fitting import FitSpec, Fitted, fit_estimator
-from nightshift.tasks.onnx_export import Tree
-from nightshift.tasks.tabular.estimators import read_boosted_trees, rounded_down
+from nightshift.tasks.onnx_export import Forest, Tree
+from nightshift.tasks.tabular.estimators import explained_forest, read_boosted_trees, rounded_down, split_layers
 
 Labels = npt.NDArray[np.float64]
 
@@ -83,32 +83,33 @@ def _xgboost(spec: FitSpec, matrix: Matrix, labels: Labels, quantile: float) -> 
     own |= {"objective": objective} | ({"quantile_alpha": quantile} if objective == QUANTILE else {})
     spec = replace(spec, parameters={name: value for name, value in spec.parameters.items() if name != "objective"})
     model = fit_estimator(xgboost.XGBRegressor, spec, own, matrix, labels)
-    return Fitted(lambda: _boosted_graph(model, matrix.shape[1], spec.nullable, LINKS[objective]), model.predict)
+    return explained_forest(
+        lambda: _read_boosting(model, matrix.shape[1], spec.nullable, LINKS[objective]), model.predict
+    )
 
 
-def _boosted_graph(model: Any, width: int, nullable: bool, link: str) -> bytes:
+def _read_boosting(model: Any, width: int, nullable: bool, link: str) -> Forest:
     learner = json.loads(model.get_booster().save_raw("json"))["learner"]
     trees, base = read_boosted_trees(learner, nullable)
-    return onnx_export.forest(trees, width, "BRANCH_LT", float(np.log(base)) if link == "Exp" else base, link)
+    return Forest(trees, width, "BRANCH_LT", float(np.log(base)) if link == "Exp" else base, link)
 
 
 def _random_forest(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
     own = {"random_state": spec.seed, "n_jobs": spec.threads}
     model = fit_estimator(RandomForestRegressor, spec, own, matrix, labels)
-    return Fitted(lambda: _forest_graph(model, matrix.shape[1], spec.nullable), model.predict)
+    return explained_forest(lambda: _read_forest(model, matrix.shape[1], spec.nullable), model.predict)
 
 
-def _forest_graph(model: Any, width: int, nullable: bool) -> bytes:
+def _read_forest(model: Any, width: int, nullable: bool) -> Forest:
     trees = [_tree(estimator.tree_, len(model.estimators_), nullable) for estimator in model.estimators_]
-    return onnx_export.forest(trees, width, "BRANCH_LEQ", 0.0, "Identity")
+    return Forest(trees, width, "BRANCH_LEQ", 0.0, "Identity")
 
 
 def _tree(tree: Any, trees: int, nullable: bool) -> Tree:
     value = (tree.value[:, 0, 0] / trees).astype(np.float32)
     missing_left = tree.missing_go_to_left if nullable else None
-    return Tree(
-        tree.children_left, tree.children_right, tree.feature, rounded_down(tree.threshold), value, missing_left
-    )
+    threshold, cover = rounded_down(tree.threshold), tree.weighted_n_node_samples
+    return Tree(tree.children_left, tree.children_right, tree.feature, threshold, value, missing_left, cover)
 
 
 def _linear(estimator: Any, link: str) -> Callable[[FitSpec, Matrix, Labels], Fitted]:
@@ -122,7 +123,9 @@ def _linear(estimator: Any, link: str) -> Callable[[FitSpec, Matrix, Labels], Fi
         line = fit_estimator(estimator, spec, own, scaler.apply(matrix).astype(np.float64), labels)
         layers = [(_row(line.coef_), np.array([line.intercept_], np.float32))]
         return Fitted(
-            lambda: onnx_export.dense(scaler, layers, link), lambda rows: line.predict(scaler.apply(rows).astype(float))
+            lambda: onnx_export.dense(scaler, layers, link),
+            lambda rows: line.predict(scaler.apply(rows).astype(float)),
+            split_margin=lambda: [split_layers(scaler, layers)],
         )
 
     return fit_line
@@ -148,6 +151,7 @@ def _mlp(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
     return Fitted(
         lambda: onnx_export.dense(scaler, layers, "Identity"),
         lambda rows: model.predict(scaler.apply(rows)) * scale + mean,
+        split_margin=lambda: [split_layers(scaler, layers)],
     )
 
 

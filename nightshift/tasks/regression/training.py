@@ -17,8 +17,9 @@ from nightshift.stats import conformal
 from nightshift.tabular import inputs as tabular
 from nightshift.tasks.base import training as base
 from nightshift.tasks.base.training import CandidateMetrics, TrainingSetup
-from nightshift.tasks.fitting import FitSpec, Fitted
-from nightshift.tasks.named_inputs import InputRows, require_labels
+from nightshift.tasks.fitting import Fitted, with_reasons
+from nightshift.tasks.library_fits import LibrarySample
+from nightshift.tasks.named_inputs import require_labels
 from nightshift.tasks.regression import estimators
 from nightshift.tasks.regression.errors import Errors
 from nightshift.tasks.regression.estimators import Labels
@@ -28,7 +29,7 @@ CHECKED_ROWS = 2_000
 
 
 @dataclass(frozen=True)
-class NumberSample(InputRows):
+class NumberSample(LibrarySample):
     """Training rows with numbers as labels.
 
     Attributes:
@@ -58,18 +59,13 @@ class NumberSample(InputRows):
 
     def fit(self, name: str) -> Fitted:
         task = self.setup.config.task
-        return estimators.fit(task.candidates[name].kind, self.spec(name), self.matrix, self.labels, task.quantile)
+        kind = task.candidates[name].kind
+        return with_reasons(estimators.fit(kind, self.spec(name), self.matrix, self.labels, task.quantile))
 
     def export_error(self, fitted: Fitted) -> float:
         rows = self.matrix[:: -(-len(self.matrix) // CHECKED_ROWS)]
         off = Graph(fitted.graph).score(rows) - fitted.predict(rows)
         return float(np.abs(off).max() / (self.labels.std() or 1.0))
-
-    def spec(self, name: str) -> FitSpec:
-        """Return what is fitted of a candidate, besides the rows."""
-        task, field, nullable = self.setup.config.task, f"task.candidates.{name}.parameters", bool(self.inputs.nullable)
-        parameters = task.candidates[name].parameters
-        return FitSpec(field, parameters, task.seed, task.threads, self.setup.device, nullable=nullable)
 
 
 @dataclass(frozen=True)
@@ -104,7 +100,7 @@ class NumberRows(base.TrainingRows[NumberSample]):
     def holdout(self, fold: Fold, sample: NumberSample) -> NumberHoldout:
         return NumberHoldout(replace(sample, rows=self._read(fold.test), days=fold.test))
 
-    def reference(self, sample: NumberSample, graph: bytes) -> tuple[pd.DataFrame, None]:
+    def reference(self, sample: NumberSample, graph: bytes, _: DecisionRule) -> tuple[pd.DataFrame, None]:
         return sample.reference(graph, self.setup.config), None
 
     def _read(self, days: Days) -> pd.DataFrame:

@@ -7,17 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from nightshift.config.parameters import CatBoostParameters
 from nightshift.config.section import check_parameters
 from nightshift.runtime.errors import UserError, require_extra
 from nightshift.tabular.scaler import Matrix
-from nightshift.tasks import onnx_export
 from nightshift.tasks.fitting import FitSpec, Fitted
-from nightshift.tasks.onnx_export import Tree
-from nightshift.tasks.tabular.estimators import Labels
+from nightshift.tasks.onnx_export import Forest, Tree
+from nightshift.tasks.tabular.estimators import Labels, explained_forest
 
 ROUNDS = "n_estimators"
+
+Cover = npt.NDArray[np.float64]
 
 
 def fit(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
@@ -36,14 +38,14 @@ def fit(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
         model.fit(matrix, labels, **stopping)
     except catboost.CatBoostError as error:
         raise UserError(f"{spec.field}: CatBoost refuses them: {' '.join(str(error).split())}") from None
-    return Fitted(
-        lambda: _graph(model, matrix.shape[1], spec.nullable),
+    return explained_forest(
+        lambda: _read_forest(model, matrix.shape[1], spec.nullable),
         lambda rows: model.predict_proba(rows)[:, 1],
-        choices={ROUNDS: model.tree_count_} if is_stopped else spec.choices,
+        {ROUNDS: model.tree_count_} if is_stopped else spec.choices,
     )
 
 
-def _graph(model: Any, width: int, nullable: bool) -> bytes:
+def _read_forest(model: Any, width: int, nullable: bool) -> Forest:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "model.json")
         model.save_model(str(file), format="json")
@@ -54,7 +56,7 @@ def _graph(model: Any, width: int, nullable: bool) -> bytes:
         for feature in content["features_info"]["float_features"]
     }
     trees = [_tree(tree, scale, last, nullable) for tree in content["oblivious_trees"]]
-    return onnx_export.forest(trees, width, "BRANCH_LEQ", float(bias), link="Sigmoid")
+    return Forest(trees, width, "BRANCH_LEQ", float(bias), "Sigmoid")
 
 
 def _tree(tree: Mapping[str, Any], scale: float, missing_last: Mapping[int, bool], nullable: bool) -> Tree:
@@ -76,4 +78,13 @@ def _tree(tree: Mapping[str, Any], scale: float, missing_last: Mapping[int, bool
         np.concatenate([borders[level], np.zeros(len(leaves), np.float32)]),
         np.concatenate([np.zeros(len(inner)), values[number]]).astype(np.float32),
         np.concatenate([missing_left[level], end > 0]) if nullable else None,
+        _count_rows(np.array(tree["leaf_weights"], np.float64)[number]),
     )
+
+
+def _count_rows(leaves: Cover) -> Cover:
+    """Return the weight of the rows of each node of a full binary tree, level by level, from that of its leaves."""
+    levels = [leaves]
+    while len(levels[0]) > 1:
+        levels.insert(0, levels[0].reshape(-1, 2).sum(axis=1))
+    return np.concatenate(levels)

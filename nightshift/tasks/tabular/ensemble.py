@@ -1,11 +1,14 @@
 """A weighted mean of the logits of other candidates, whose weights the validation days say."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
+from nightshift.models.contributions import Term
 from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.fitting import FitSpec, Fitted
 from nightshift.tasks.tabular import graphs
@@ -29,7 +32,18 @@ def fit(spec: FitSpec, matrix: Matrix, _: Labels) -> Fitted:
         lambda: graphs.average_logits([member.graph for member in members.values()], shares, matrix.shape[1]),
         lambda rows: average([member.predict(rows) for member in members.values()], shares),
         choices=dict(zip(members, weights.tolist(), strict=True)),
+        split_margin=lambda: split_margin(members.values(), shares.tolist()),
     )
+
+
+def split_margin(members: Iterable[Fitted], shares: Iterable[float]) -> list[Term]:
+    """Return the terms of the mean of some members' logits; none where a member has none, or others than of a logit."""
+    terms = [
+        [replace(term, weight=share * term.weight) for term in member.split_margin()]
+        for member, share in zip(members, shares, strict=True)
+    ]
+    complete = all(part and all(term.is_logit for term in part) for part in terms)
+    return [*chain.from_iterable(terms)] if complete else []
 
 
 def logits(scores: npt.NDArray[np.floating]) -> Floats:

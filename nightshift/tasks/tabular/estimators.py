@@ -8,9 +8,10 @@ have not been run.
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from sklearn.linear_model import LogisticRegression
 
 from nightshift import candidates, storage
 from nightshift.models import recipes
+from nightshift.models.contributions import DenseLayers, Term
 from nightshift.models.neural import devices, processes, trainer
 from nightshift.models.neural.data import GatherDataset, ResidentDataset, TrainingDataset, gather_streamed
 from nightshift.models.neural.trainer import Checkpointer
@@ -29,8 +31,9 @@ from nightshift.runtime.errors import UserError
 from nightshift.tabular.scaler import Matrix, Scaler
 from nightshift.tasks import onnx_export
 from nightshift.tasks.fitting import FitSpec, Fitted, fit_estimator
-from nightshift.tasks.onnx_export import Tree
+from nightshift.tasks.onnx_export import Forest, Tree
 from nightshift.tasks.tabular import boosting, graphs
+from nightshift.tasks.tree_paths import split_margin
 
 Labels = npt.NDArray[np.int8]
 
@@ -60,6 +63,7 @@ def fit(kind: str, spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
         fitted,
         export=lambda: graphs.select_columns(fitted.graph, columns, width),
         predict=lambda rows: fitted.predict(rows[:, columns]),
+        split_margin=lambda: [replace(term, columns=columns) for term in fitted.split_margin()],
     )
 
 
@@ -92,7 +96,18 @@ def fit_xgboost(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
     own = {"random_state": spec.seed, "n_jobs": spec.threads, "device": spec.device}
     model = _fit_boosting(spec, own, matrix, labels)
     width = matrix.shape[1]
-    return Fitted(lambda: _xgboost_graph(model, width, spec.nullable), lambda rows: model.predict_proba(rows)[:, 1])
+    return explained_forest(
+        lambda: _read_xgboost(model, width, spec.nullable), lambda rows: model.predict_proba(rows)[:, 1]
+    )
+
+
+def explained_forest(
+    read: Callable[[], Forest], predict: Callable[[Any], Any], choices: Mapping[str, float] = MappingProxyType({})
+) -> Fitted:
+    """Return a fitted forest, which `read` gives; for the rest see `Fitted`."""
+    return Fitted(
+        lambda: onnx_export.forest(*read()), predict, choices=choices, split_margin=lambda: split_margin(read())
+    )
 
 
 def _fit_boosting(spec: FitSpec, own: Mapping[str, Any], matrix: Matrix, labels: Labels) -> Any:
@@ -107,17 +122,21 @@ def _fit_boosting(spec: FitSpec, own: Mapping[str, Any], matrix: Matrix, labels:
         return fit_estimator(xgboost.XGBClassifier, spec, own, matrix, labels, xgb_model=booster)
 
 
-def _xgboost_graph(model: Any, width: int, nullable: bool) -> bytes:
+def _read_xgboost(model: Any, width: int, nullable: bool) -> Forest:
     learner = json.loads(model.get_booster().save_raw("json"))["learner"]
     trees, base = read_boosted_trees(learner, nullable)
-    return onnx_export.forest(trees, width, "BRANCH_LT", float(np.log(base / (1 - base))), link="Sigmoid")
+    return Forest(trees, width, "BRANCH_LT", float(np.log(base / (1 - base))), "Sigmoid")
 
 
 def read_boosted_trees(learner: Mapping[str, Any], nullable: bool) -> tuple[list[Tree], float]:
     """Return the trees of XGBoost's JSON, and the base score in the unit of the labels."""
-    trees = [_xgboost_tree(tree, nullable) for tree in learner["gradient_booster"]["model"]["trees"]]
     # "[5E-1]" in newer versions, "5E-1" in older ones
-    return trees, float(learner["learner_model_param"]["base_score"].strip("[]"))
+    return read_trees(learner, nullable), float(learner["learner_model_param"]["base_score"].strip("[]"))
+
+
+def read_trees(learner: Mapping[str, Any], nullable: bool) -> list[Tree]:
+    """Return the trees of XGBoost's JSON."""
+    return [_xgboost_tree(tree, nullable) for tree in learner["gradient_booster"]["model"]["trees"]]
 
 
 def _xgboost_tree(tree: Mapping[str, Any], nullable: bool) -> Tree:
@@ -125,7 +144,8 @@ def _xgboost_tree(tree: Mapping[str, Any], nullable: bool) -> Tree:
     values = np.array(tree["split_conditions"], dtype=np.float32)
     left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
     missing_left = np.array(tree["default_left"]) if nullable else None
-    return Tree(left, right, np.array(tree["split_indices"]), values, values, missing_left)
+    cover = np.array(tree["sum_hessian"], dtype=np.float32)
+    return Tree(left, right, np.array(tree["split_indices"]), values, values, missing_left, cover)
 
 
 def fit_random_forest(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
@@ -143,19 +163,22 @@ def fit_random_forest(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
         own = {"random_state": spec.seed, "n_jobs": spec.threads}
         model = fit_estimator(RandomForestClassifier, spec, own, matrix, labels)
     width = matrix.shape[1]
-    return Fitted(lambda: _forest_graph(model, width, spec.nullable), lambda rows: model.predict_proba(rows)[:, 1])
+    return explained_forest(
+        lambda: _read_forest(model, width, spec.nullable), lambda rows: model.predict_proba(rows)[:, 1]
+    )
 
 
-def _forest_graph(model: Any, width: int, nullable: bool) -> bytes:
+def _read_forest(model: Any, width: int, nullable: bool) -> Forest:
     forest = _on_host(model).estimators_
     trees = [_sklearn_tree(tree.tree_, len(forest), nullable) for tree in forest]
-    return onnx_export.forest(trees, width, "BRANCH_LEQ", 0.0, link="Identity")
+    return Forest(trees, width, "BRANCH_LEQ", 0.0, "Identity")
 
 
 def _sklearn_tree(tree: Any, trees: int, nullable: bool) -> Tree:
     share, threshold = (tree.value[:, 0, 1] / trees).astype(np.float32), rounded_down(tree.threshold)
     missing_left = tree.missing_go_to_left if nullable else None
-    return Tree(tree.children_left, tree.children_right, tree.feature, threshold, share, missing_left)
+    cover = tree.weighted_n_node_samples
+    return Tree(tree.children_left, tree.children_right, tree.feature, threshold, share, missing_left, cover)
 
 
 def rounded_down(thresholds: npt.NDArray[np.float64]) -> Matrix:
@@ -173,13 +196,19 @@ def fit_logistic_regression(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fi
     else:
         model = fit_estimator(LogisticRegression, spec, {"random_state": spec.seed}, scaled, labels)
     return Fitted(
-        lambda: _line_graph(scaler, _on_host(model)),
+        lambda: onnx_export.dense(scaler, _read_line(_on_host(model))),
         lambda rows: model.predict_proba(scaler.apply(rows).astype(np.float64))[:, 1],
+        split_margin=lambda: [split_layers(scaler, _read_line(_on_host(model)), is_logit=True)],
     )
 
 
-def _line_graph(scaler: Scaler, line: Any) -> bytes:
-    return onnx_export.dense(scaler, [(line.coef_.astype(np.float32), line.intercept_.astype(np.float32))])
+def split_layers(scaler: Scaler, layers: Sequence[tuple[Matrix, Matrix]], is_logit: bool = False) -> Term:
+    """Return the margin of dense layers as a term; for the arguments see `onnx_export.dense` and `Term`."""
+    return Term(DenseLayers(scaler.mean, scaler.scale, layers), is_logit=is_logit)
+
+
+def _read_line(line: Any) -> list[tuple[Matrix, Matrix]]:
+    return [(line.coef_.astype(np.float32), line.intercept_.astype(np.float32))]
 
 
 def fit_mlp(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
@@ -196,6 +225,9 @@ def fit_mlp(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
         lambda: onnx_export.dense(scaler, mlp.layers(training.model)),
         lambda rows: mlp.probabilities(training.model, scaler.apply(rows)),
         training.losses,
+        training.validation_losses,
+        choices=training.choices,
+        split_margin=lambda: [split_layers(scaler, mlp.layers(training.model), is_logit=True)],
     )
 
 

@@ -38,7 +38,7 @@ class ExamplesTask(base.ExamplesTask):
     def from_files(self, uri: str, model: ModelPackage, online: str | None) -> ScoredExample:
         known = snapshot.read(online).example if online else None
         inputs = known.inputs if known else example(model.inputs, package.read_reference(uri))
-        (score,) = FrameScorer(uri, model).score(pd.DataFrame([inputs]))
+        score = FrameScorer(uri, model).score(pd.DataFrame([inputs])).max()  # of classes, the highest
         name, event = ("events", known.event) if known else ("instances", inputs)
         return ScoredExample(name, event, float(score), online)
 
@@ -52,12 +52,14 @@ class ExamplesTask(base.ExamplesTask):
 
     def stages(self, uri: str, model: ModelPackage, most: int) -> dict[str, Callable[[Any], Any]]:
         graph = Graph(package.read_graph(uri, model, model.selected))
-        encoder, decision = FeatureEncoder(model.inputs, most), model.decision
+        encoder, decision, classes = FeatureEncoder(model.inputs, most), model.decision, model.preprocessing.labels
         return {
             "parse": decode,
             "features": encoder.encode,
             "compute": graph.score,
-            "serialize": lambda scores: HttpResponse.json({"predictions": features.predictions(scores, decision, 1)}),
+            "serialize": lambda scores: HttpResponse.json(
+                {"predictions": features.predictions(scores, decision, 1, classes)}
+            ),
         }
 
 

@@ -10,10 +10,9 @@ from nightshift.config.parameters import LightGBMParameters
 from nightshift.config.section import check_parameters
 from nightshift.runtime.errors import require_extra
 from nightshift.tabular.scaler import Matrix
-from nightshift.tasks import onnx_export
 from nightshift.tasks.fitting import FitSpec, Fitted
-from nightshift.tasks.onnx_export import Tree
-from nightshift.tasks.tabular.estimators import Labels, rounded_down
+from nightshift.tasks.onnx_export import Forest, Tree
+from nightshift.tasks.tabular.estimators import Labels, explained_forest, rounded_down
 
 ROUNDS = "n_estimators"
 LARGEST = float(np.finfo(np.float32).max)
@@ -38,10 +37,10 @@ def fit(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
         }
     booster = lightgbm.train(parameters | own, data, rounds, **stopping)
     width = matrix.shape[1]
-    return Fitted(
-        lambda: onnx_export.forest(_trees(booster, spec.nullable), width, "BRANCH_LEQ", 0.0, link="Sigmoid"),
+    return explained_forest(
+        lambda: Forest(_trees(booster, spec.nullable), width, "BRANCH_LEQ", 0.0, "Sigmoid"),
         booster.predict,
-        choices={ROUNDS: booster.best_iteration} if stopping else spec.choices,
+        {ROUNDS: booster.best_iteration} if stopping else spec.choices,
     )
 
 
@@ -69,6 +68,7 @@ def _tree(text: str, nullable: bool) -> Tree:
         np.concatenate([thresholds, np.zeros(len(leaves), np.float32)]),
         np.concatenate([np.zeros(inner), leaves]).astype(np.float32),
         np.concatenate([missing_left, end > 0]) if nullable else None,
+        np.concatenate([fields.get(name, none).astype(np.float64) for name in ("internal_count", "leaf_count")]),
     )
 
 

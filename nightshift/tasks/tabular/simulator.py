@@ -14,10 +14,12 @@ import pandas as pd
 from nightshift import storage
 from nightshift.config.tabular import TabularSimulator
 from nightshift.tasks.base import ingestion as base
+from nightshift.tasks.tabular import habits
 from nightshift.tasks.tabular.world import World, make_world
 
-# the purpose of a stream of random numbers; 0 is the world's
+# the purpose of a stream of random numbers; 0 is the world's, 9 that of its habits
 SPENDING, TERMINAL_FRAUD, CUSTOMER_FRAUD, STOLEN, NIGHT, CORRUPTION, REPLACED, COPIED = range(1, 9)
+FOLLOWED, BROKEN = 10, 11
 DAY, NIGHT_END = 86_400, 7 * 3600  # seconds
 LARGE = 220  # amounts above are fraud
 # from Monday: transactions as a multiple of a day without a pattern, amounts likewise, and by how much days start later
@@ -36,6 +38,7 @@ ROLES = {
     "amount": "amount",
     "label": "fraud",
 }
+CATEGORY = "category"  # a further column of customers with habits
 
 
 class SimulationTask(base.SimulationTask):
@@ -43,9 +46,15 @@ class SimulationTask(base.SimulationTask):
 
     columns = tuple(ROLES.values())
 
+    def list_columns(self, config: TabularSimulator) -> tuple[str, ...]:
+        return (*self.columns, CATEGORY) if config.habits else self.columns
+
     def day(self, config: TabularSimulator, on: date, labels_due: date | None = None) -> pd.DataFrame:
         world = make_world(config.seed, config.customers, config.terminals)
-        frame = _defraud(config, on, _spend(config, world, on))
+        frame = _spend(config, world, on)
+        if config.habits:
+            frame = habits.follow(frame, _habits(config), world, _rng(config, FOLLOWED, on.toordinal()))
+        frame = _defraud(config, on, frame)
         frame = frame.sort_values("time", kind="stable", ignore_index=True)
         frame.insert(0, "transaction_id", on.toordinal() * IDS_A_DAY + np.arange(len(frame)))
         frame["time"] = np.datetime64(on, "us") + frame["time"].to_numpy().astype("timedelta64[s]")
@@ -58,6 +67,10 @@ def write_days(folder: str, config: TabularSimulator, days: Iterable[date], labe
     """Write one Parquet file a day, named `<day>.parquet`, below a folder's URI."""
     for on in days:
         storage.write_frame(storage.join(folder, f"{on}.parquet"), SimulationTask().day(config, on, labels_due))
+
+
+def _habits(config: TabularSimulator) -> habits.Habits:
+    return habits.make_habits(config.seed, config.customers, config.terminals)
 
 
 def _rng(config: TabularSimulator, stream: int, ordinal: int) -> np.random.Generator:
@@ -93,8 +106,11 @@ def _defraud(config: TabularSimulator, on: date, frame: pd.DataFrame) -> pd.Data
     stolen = customers[frame["customer_id"]] & third
     fraud = stolen | terminals[frame["terminal_id"]] | (frame["amount"].to_numpy() > LARGE)
     # at night nobody is watching, and thieves take their time
-    haste = 1.0 if config.night_fraud and config.drifts(on) else 5.0
+    is_patient = config.habits or (config.night_fraud and config.drifts(on))
+    haste = 1.0 if is_patient else 5.0
     frame = frame.assign(amount=(frame["amount"] * np.where(stolen, haste, 1.0)).round(2), fraud=fraud)
+    if config.habits:
+        frame = habits.break_off(frame, stolen, _habits(config), _rng(config, BROKEN, on.toordinal()))
     frame = _drift(config, on, frame) if config.drifts(on) else frame
     return frame.astype({"fraud": "int8"}).astype({"fraud": "Int8"})
 

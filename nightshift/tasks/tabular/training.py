@@ -19,12 +19,13 @@ from nightshift.models import recipes
 from nightshift.models.graph import Graph
 from nightshift.runtime.errors import UserError, check_names
 from nightshift.stats.ranking import evaluate
+from nightshift.storage import once
 from nightshift.tabular import declarations
 from nightshift.tabular import inputs as tabular
 from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.base import training as base
 from nightshift.tasks.base.training import CandidateMetrics, TrainingSetup
-from nightshift.tasks.fitting import FitSpec, Fitted
+from nightshift.tasks.fitting import FitSpec, Fitted, with_reasons
 from nightshift.tasks.named_inputs import InputRows, require_range
 from nightshift.tasks.named_inputs import require_labels as every_labeled
 from nightshift.tasks.tabular import compromise, estimators
@@ -51,6 +52,13 @@ class RowSample(InputRows):
     holdout: "RowHoldout | None" = None
     choices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     _fitted: dict[str, Fitted] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        features = self.setup.features
+        return once.compute_array(
+            features.shared, ["matrix", features.sha256, self.days], lambda: super(RowSample, self).matrix
+        )
 
     @cached_property
     def labels(self) -> Labels:
@@ -80,7 +88,8 @@ class RowSample(InputRows):
 
     def fit(self, name: str) -> Fitted:
         kind = self.setup.config.task.candidates[name].kind
-        self._fitted[name] = estimators.fit(kind, self._spec(name), self.matrix, self.labels)
+        fitted = estimators.fit(kind, self._spec(name), self.matrix, self.labels)
+        self._fitted[name] = with_reasons(fitted)
         return self._fitted[name]
 
     def _fit_once(self, name: str) -> Fitted:
@@ -169,10 +178,11 @@ class TableRows(base.TrainingRows[RowSample]):
 
     def holdout(self, fold: Fold, sample: RowSample) -> RowHoldout:
         config = self.setup.config
-        rows = require_both_classes(compromise.test_rows(self.features, fold, config.protocol), fold.test)
+        kept = compromise.test_rows(self.features, fold, config.protocol)
+        rows = require_both_classes(kept, fold.test, len(rows_of(self.features, fold.test)) - len(kept))
         return RowHoldout(config, rows, fold.test, tabular.matrix(sample.inputs, rows))
 
-    def reference(self, sample: RowSample, graph: bytes) -> tuple[pd.DataFrame, None]:
+    def reference(self, sample: RowSample, graph: bytes, _: DecisionRule) -> tuple[pd.DataFrame, None]:
         return sample.reference(graph, self.setup.config), None
 
 
@@ -200,17 +210,24 @@ def find_columns(field: str, names: Sequence[str], inputs: Inputs) -> list[int] 
     return tabular.positions(inputs, names) if names else None
 
 
-def require_both_classes(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
+def require_both_classes(rows: pd.DataFrame, days: Days, compromised: int = 0) -> pd.DataFrame:
     """Return the rows when they can train or judge a model.
+
+    Args:
+        rows: of the days, with their labels.
+        days: named in the error.
+        compromised: further rows of the days, left out since their customers are known as positive.
 
     Raises:
         UserError: when a label is missing, when there is no positive among them, or nothing but positives.
     """
     positives = int(every_labeled(rows, days)["label"].sum())
     if not 0 < positives < len(rows):
+        left_out = f", without {compromised} of customers known as positive" if compromised else ""
+        keep_them = ", or set protocol.drop_compromised: false to keep such customers" if compromised else ""
         raise UserError(
-            f"{days}: {positives} positives in {len(rows)} rows, and a model needs some of both; "
-            "choose another --date, or widen protocol.train_days and protocol.test_days"
+            f"{days}: {positives} positives in {len(rows)} rows{left_out}, and a model needs some of both; "
+            f"choose another --date, or widen protocol.train_days and protocol.test_days{keep_them}"
         )
     return rows
 

@@ -1,6 +1,7 @@
 """Models that tell classes of texts apart: weighted words, embeddings as they are, or a network that is fitted."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 from scipy.sparse import csr_array
-from scipy.special import softmax
+from scipy.special import expit, softmax
 from sklearn.feature_extraction.text import TfidfTransformer
 from torch import Tensor, nn
 
@@ -19,10 +20,10 @@ from nightshift.contracts.package import Datatype, Signature
 from nightshift.contracts.package import Tensor as Input
 from nightshift.items import scorer, tokens
 from nightshift.items.metrics import Labels
-from nightshift.items.shards import ItemTable, labels
+from nightshift.items.shards import ItemTable, count_classes, labels
 from nightshift.items.tokens import Tokenizer, Tokens
 from nightshift.models.neural import devices
-from nightshift.models.neural.data import Batch, keep_batch
+from nightshift.models.neural.data import KEEP, Samples, Transform
 from nightshift.models.recipes.bert import Bert, BertParameters
 from nightshift.tasks.classification import class_networks, linear
 from nightshift.tasks.fitting import Fitted
@@ -68,19 +69,25 @@ def fit(setup: FitSetup[TextTaskConfig], name: str, items: ItemTable, rows: pd.D
         UserError: when a parameter is refused, or pretrained weights cannot be had.
     """
     task = setup.task
-    known = labels(rows, task.classes)
+    known = labels(rows, task.classes, task.is_multilabel)
     if task.candidates[name].kind == "tfidf":
         return _fit_tfidf(task, name, items.inputs(rows), known)
-    architecture = recipe(task, name)
+    architecture = replace(recipe(task, name), counts=count_classes(rows, task.classes, task.is_multilabel))
     if architecture.fit.frozen:
         return _frozen(setup, name, architecture, items.inputs(rows), known)
     # of a pipeline every batch has the same shape
-    change = keep_batch if task.trainer.pipeline > 1 else partial(_shorten, architecture.pad)
+    change = KEEP if task.trainer.pipeline > 1 else Transform(partial(_shorten, architecture.pad))
     data = class_networks.gather_dataset(setup, items, rows, architecture.fit.batch_size, change)
     training = networks.fit(setup, name, architecture, rows, data)
     model = architecture.merge(training.model)
-    scores = partial(class_networks.probabilities, model)
-    return Fitted(lambda: texts_export.transformer(model, architecture), scores, training.losses)
+    scores = partial(class_networks.probabilities, model, is_multilabel=task.is_multilabel)
+    return Fitted(
+        lambda: texts_export.transformer(model, architecture),
+        scores,
+        training.losses,
+        training.validation_losses,
+        choices=training.choices,
+    )
 
 
 def recipe(task: TextTaskConfig, name: str) -> Bert:
@@ -91,7 +98,8 @@ def recipe(task: TextTaskConfig, name: str) -> Bert:
     """
     field, tokenizer = networks.field(name), tokens.load_tokenizer(task)
     parameters = check_parameters(BertParameters, field, task.candidates[name].parameters)
-    return Bert(field, tokenizer.vocabulary, tokenizer.pad, task.length, len(task.classes), parameters)
+    shape = (tokenizer.vocabulary, tokenizer.pad, task.length, len(task.classes))
+    return Bert(field, *shape, parameters, is_multilabel=task.is_multilabel)
 
 
 def is_network(task: TextTaskConfig, name: str) -> bool:
@@ -99,8 +107,8 @@ def is_network(task: TextTaskConfig, name: str) -> bool:
     return task.candidates[name].kind == "bert" and not recipe(task, name).fit.frozen
 
 
-def _shorten(pad: int, batch: Batch, _: Tensor) -> Batch:
-    return _trim(pad, batch[0]), batch[1]
+def _shorten(pad: int, samples: Samples, _: Tensor) -> Samples:
+    return _trim(pad, samples[0]), samples[1]
 
 
 def _trim(pad: int, numbers: Tensor) -> Tensor:
@@ -117,10 +125,10 @@ def _fit_tfidf(task: TextTaskConfig, name: str, numbers: Tokens, known: Labels) 
 
     def predict(inputs: Tokens) -> Scores:
         logits = weigh.transform(_counts(tokenizer, inputs)) @ line.weights + line.bias
-        scores: Scores = softmax(logits, axis=1).astype(np.float32)
+        scores: Scores = (expit(logits) if task.is_multilabel else softmax(logits, axis=1)).astype(np.float32)
         return scores
 
-    return Fitted(lambda: texts_export.bag(weigh.idf_, line, tokenizer.pad), predict)
+    return Fitted(lambda: texts_export.bag(weigh.idf_, line, tokenizer.pad, task.is_multilabel), predict)
 
 
 def _counts(tokenizer: Tokenizer, numbers: Tokens) -> csr_array:
@@ -138,7 +146,8 @@ def _frozen(setup: FitSetup[TextTaskConfig], name: str, architecture: Bert, numb
         encoder, last = model
         embedded = _embeddings(encoder, numbers, architecture.pad)
     linear.fit(task, name, embedded, known).give(last)
-    return Fitted(lambda: texts_export.transformer(model, architecture), partial(class_networks.probabilities, model))
+    scores = partial(class_networks.probabilities, model, is_multilabel=task.is_multilabel)
+    return Fitted(lambda: texts_export.transformer(model, architecture), scores)
 
 
 def _embeddings(encoder: nn.Module, numbers: Tokens, pad: int) -> npt.NDArray[np.float32]:

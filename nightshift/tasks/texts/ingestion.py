@@ -24,7 +24,8 @@ class IngestionTask(base.IngestionTask):
 
     def rules(self, config: TextConfig) -> dict[str, object]:
         names = {"classes", "min_side", "max_pixels", "max_characters", "near_duplicates"}
-        return config.task.model_dump(include=names)
+        separator = {"label_separator"} if config.task.is_multilabel else set[str]()
+        return config.task.model_dump(include=names | separator)
 
 
 def find_faults(contents: "pd.Series", max_characters: int) -> "pd.Series":

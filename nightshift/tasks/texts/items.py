@@ -24,7 +24,8 @@ def items(model: ModelPackage, uri: str) -> ItemSchema:
         numbers: Array = tokens.encode_texts(tokenizer, preprocessing.length, [text])[0]
         return numbers
 
-    return ItemSchema(preprocessing.classes, (build_text_field(preprocessing, encode),))
+    field = build_text_field(preprocessing, encode)
+    return ItemSchema(preprocessing.classes, (field,), model.decision.thresholds)
 
 
 def build_text_field(preprocessing: TokenizedPreprocessing, encode: Callable[[str], Array]) -> ItemField:

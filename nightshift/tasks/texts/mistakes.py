@@ -16,7 +16,7 @@ def table(answers: Answers, tokenizer: bytes) -> TableBlock | None:
     columns += [TableColumn(title="Confidence", format="percent"), TableColumn(title="What the model saw")]
     spelled = tokens.decode_texts(tokenizer, answers.inputs[rows])
     cells = [
-        Row(cells=[*answers.names(row), float(answers.scores[row].max()), text])
+        Row(cells=[*answers.names(row), float(answers.confidence[row]), text])
         for row, text in zip(rows, spelled, strict=True)
     ]
     return TableBlock(title="The surest mistakes", columns=columns, rows=cells, shown=5)

@@ -16,7 +16,7 @@ MASKED = np.float32(1e9)  # below any score of attention
 TOKENS = helper.make_tensor_value_info(INPUT, TensorProto.INT32, [None, None])
 
 
-def bag(idf: Floats, line: Line, pad: int) -> bytes:
+def bag(idf: Floats, line: Line, pad: int, is_multilabel: bool = False) -> bytes:
     """Return a linear classifier of a text's TF-IDF vector, which ignores the order of tokens.
 
     The norm of the vector comes from comparing all pairs of a text's tokens. So no tensor is as wide as the vocabulary,
@@ -26,6 +26,7 @@ def bag(idf: Floats, line: Line, pad: int) -> bytes:
         idf: weight of each token, (vocabulary,).
         line: classifier of the normalized weighted counts.
         pad: id of the padding token.
+        is_multilabel: whether a text has any number of classes.
     """
     graph = GraphBuilder()
     is_token, one = _is_token(graph, pad), graph.constant(np.float32(1))
@@ -38,17 +39,18 @@ def bag(idf: Floats, line: Line, pad: int) -> bytes:
     # no weight is less than 1, so only an empty text has a smaller norm
     length = graph.node("Max", graph.node("Sqrt", graph.node("ReduceSum", squares, graph.axes(1), keepdims=1)), one)
     logits = graph.embedding("Add", graph.node("Div", total, length), graph.constant(_single(line.bias)))
-    return graph.classifier(TOKENS, logits, (len(line.bias), len(line.bias)))
+    return graph.classifier(TOKENS, logits, (len(line.bias), len(line.bias)), is_multilabel)
 
 
 def transformer(model: nn.Sequential, recipe: Bert) -> bytes:
-    """Return `softmax` of a transformer encoder with a linear layer behind it."""
+    """Return the probabilities of a transformer encoder with a linear layer behind it."""
     builder = _Transformer(model, recipe)
     is_token = _is_token(builder.graph, recipe.pad)
     hidden, masked = builder.embed(), builder.mask(is_token)
     for number in range(recipe.shape.num_hidden_layers):
         hidden = builder.layer(f"encoder.layer.{number}", hidden, masked)
-    return builder.graph.classifier(TOKENS, builder.head(hidden, is_token), (recipe.shape.hidden_size, recipe.classes))
+    widths = (recipe.shape.hidden_size, recipe.classes)
+    return builder.graph.classifier(TOKENS, builder.head(hidden, is_token), widths, recipe.is_multilabel)
 
 
 class _Transformer:

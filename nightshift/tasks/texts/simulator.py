@@ -18,6 +18,7 @@ DAY = 86_400  # seconds
 IDS_A_DAY = 10**9  # more rows than any day has, so that ids differ between days
 TOPICS = ("finance", "health", "sports", "travel")
 UNSEEN = "weather"
+NAMES = (*TOPICS, UNSEEN)  # in the order of their words
 AUTHORS = 50
 COMMON, TOPICAL, OWN = 400, 60, 5  # words of everybody, of a topic, of an author
 SHARES = (0.6, 0.3, 0.1)  # of these in a text
@@ -26,16 +27,14 @@ SYLLABLES = ("ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "
 
 
 class SimulationTask(base.SimulationTask):
-    """Texts of invented words, a class each."""
+    """Texts of invented words, a class each or any number."""
 
     columns = ("text_id", "time", "text", "author", "label")
 
     def day(self, config: TextSimulator, on: date, labels_due: date | None = None) -> pd.DataFrame:
         random, drifts = _rng(config, WRITTEN, on.toordinal()), config.drifts(on)
         count = max(1, round(config.items * (config.volume_factor if drifts else 1.0)))
-        topics = random.integers(0, len(TOPICS), count)
-        if drifts:  # the last topic is the unseen one
-            topics[random.random(count) < config.new_class] = len(TOPICS)
+        topics = _draw_topics(config, random, count, drifts)
         authors = random.integers(0, AUTHORS, count)
         mean = max(0, config.words - LEAST) * (config.length_factor if drifts else 1.0)
         lengths = LEAST + random.poisson(mean, count)
@@ -47,7 +46,7 @@ class SimulationTask(base.SimulationTask):
                 "time": np.datetime64(on, "us") + np.sort(random.integers(0, DAY, count)).astype("timedelta64[s]"),
                 "text": pd.Series([_text(config.seed, random, row, new) for row in rows], dtype=object),
                 "author": [f"author {author}" for author in authors],
-                "label": pd.Series([(*TOPICS, UNSEEN)[topic] for topic in topics], dtype=object),
+                "label": pd.Series([names if config.label_share else names[0] for names in topics], dtype=object),
             }
         )
         if labels_due is not None and not config.labels_arrived(on, labels_due):
@@ -59,14 +58,29 @@ def _rng(config: TextSimulator, stream: int, ordinal: int) -> np.random.Generato
     return np.random.default_rng([config.seed, stream, ordinal])
 
 
-def _text(seed: int, random: np.random.Generator, row: tuple[int, int, int], new: float) -> str:
-    """Write a text of a topic by an author, of so many words; some of them are new."""
-    topic, author, length = row
+def _draw_topics(config: TextSimulator, random: np.random.Generator, count: int, drifts: bool) -> list[list[str]]:
+    """Return the topics of texts; one each, or any number."""
+    new = config.new_class if drifts else 0.0
+    if config.label_share:
+        limits = [*[config.label_share] * len(TOPICS), new]
+        flags = random.random((count, len(limits))) < limits
+        return [[name for name, is_one in zip(NAMES, row, strict=True) if is_one] for row in flags]
+    topics = random.integers(0, len(TOPICS), count)
+    if drifts:
+        topics[random.random(count) < new] = len(TOPICS)
+    return [[NAMES[topic]] for topic in topics]
+
+
+def _text(seed: int, random: np.random.Generator, row: tuple[list[str], int, int], new: float) -> str:
+    """Write a text of some topics by an author, of so many words; some of them are new."""
+    topics, author, length = row
     common, topical, own, unknown = _vocabulary(seed)
     chosen = random.choice(3, length, p=SHARES)
     # words are as unequal as those of a language: the first ones come most often
     ranks = random.random(length) ** 2
-    pools = (common, topical[topic], own[author])
+    # in turns, since the first words come most often
+    of_topics = [word for words in zip(*(topical[NAMES.index(name)] for name in topics), strict=True) for word in words]
+    pools = (common, of_topics or common, own[author])
     words = [pools[pool][int(rank * len(pools[pool]))] for pool, rank in zip(chosen, ranks, strict=True)]
     fresh = random.random(length) < new
     replaced = random.integers(0, len(unknown), length)

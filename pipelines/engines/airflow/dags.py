@@ -81,10 +81,10 @@ def _follow(
 
 
 def _backfill(settings: AirflowSettings) -> None:
-    runs = dag_id(settings, "training")
+    name, runs = (dag_id(settings, purpose) for purpose in ("backfill", "training"))
     options = {"params": forms.span(settings), "doc_md": PAST_DAYS.format(runs), **common(settings)}
-    with DAG(dag_id(settings, "backfill"), schedule=None, **options):
-        backfill.each_day(runs)
+    with DAG(name, schedule=None, **options):
+        backfill.each_day(name, runs)
 
 
 def cron_schedule(cron: str) -> CronTriggerTimetable:

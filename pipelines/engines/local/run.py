@@ -22,6 +22,7 @@ from nightshift.runtime.argv import shorten
 from nightshift.runtime.step import PREEMPTED, PREEMPTIONS, USER_ERROR
 from pipelines import ir
 from pipelines.commands import Commands
+from pipelines.engines.local.ignored import list_ignored
 from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.runner import Runner
 from pipelines.engines.local.signals import stop_on_signal
@@ -134,7 +135,11 @@ class Run:
         }
         head = {"pipeline": self.pipeline.name, "engine": self.engine, "started": self.started}
         body = {"parameters": self.arguments, "steps": steps, "complete": self.complete}
-        storage.write_json(str(self.folder / "run.json"), head | body | {"ignored": self._list_ignored()})
+        storage.write_json(str(self.folder / "run.json"), head | body | {"ignored": self._ignored})
+
+    @property
+    def _ignored(self) -> list[str]:
+        return [self.runner.ignored, *list_ignored(self.pipeline.tasks, self.arguments.get("config", {}))]
 
     @property
     def commands(self) -> Commands:
@@ -210,12 +215,6 @@ class Run:
 
     def _hash(self, artifact: ir.ArtifactRef) -> str:
         return _hash(Path(self.commands.uri(artifact)))
-
-    def _list_ignored(self) -> list[str]:
-        """Return the settings of steps that this run ignores, a line for each step."""
-        tasks = self.pipeline.tasks
-        unsupported = {task.name: [*{"accelerator"} & set(task.resources), *sorted(task.kubernetes)] for task in tasks}
-        return [self.runner.ignored, *(f"{name}: {', '.join(keys)}" for name, keys in unsupported.items() if keys)]
 
     def _read_peak_memory(self, task: ir.PipelineTask) -> int:
         """Return the peak memory in bytes that a step measured itself; 0 when it has not."""

@@ -3,6 +3,7 @@
 import importlib.util
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import date, timedelta
 
 import pandas as pd
@@ -14,11 +15,13 @@ from nightshift.config import parse
 from nightshift.contracts import tables
 from nightshift.data.splits import Days, rows_of
 from nightshift.runtime.context import StepContext
+from nightshift.runtime.errors import UserError
 from nightshift.tabular import frames
 from nightshift.tabular.online import snapshot
 from nightshift.tabular.online.event import Event, EventParser
 from nightshift.tabular.online.state import OnlineState
-from nightshift.tasks.tabular.features import core
+from nightshift.tasks.base.features import FeatureSetup
+from nightshift.tasks.tabular.features import FeaturesTask, core
 from tests.components.features.days import CONFIG, DATE, flags, sample, write_events
 
 
@@ -64,6 +67,16 @@ def test_a_partition_holds_its_days_events_in_order_with_their_inputs(tmp_path):
         "amount": "float64",
         "terminal_count_2d": "float64",
     }
+
+
+def test_more_online_state_than_is_allowed_is_refused_before_anything_is_computed(tmp_path):
+    events = tables.read_table(write_events(tmp_path))
+    many = [replace(part, rows=10**8) for part in events.partitions]
+    setup = FeatureSetup(parse(CONFIG), str(tmp_path), replace(events, partitions=many), "cpu", str(tmp_path), "")
+    features = FeaturesTask().features(setup)
+
+    with pytest.raises(UserError, match=r"features.0: .* task.state_megabytes allows 16,000; give windows shorter"):
+        features.write({DATE: features.uri(DATE)})
 
 
 def test_a_second_run_computes_nothing_and_names_the_same_partitions(tmp_path):

@@ -174,3 +174,16 @@ def test_late_labels_arrive_so_many_days_after_they_are_due():
     ]
     assert known == [False, False, False, True, True]
     assert simulator.SimulationTask().day(config, DAY - timedelta(days=1), DAY)["fraud"].notna().all()
+
+
+def test_customers_with_habits_keep_to_their_hours_and_terminals_and_thieves_do_not() -> None:
+    size = SMALL.model_copy(update={"customers": 400, "terminals": 800})
+    frame = many(size.model_copy(update={"habits": True}), 20)
+    usual, stolen = frame[frame["fraud"] == 0], frame[frame["fraud"] == 1]
+    hand = np.exp(2j * np.pi * usual["time"].dt.hour / 24)  # of a clock with 24 hours
+
+    assert np.abs(hand.groupby(usual["customer_id"]).mean()).mean() > 0.8, "1 would be one hour for all"
+    assert usual.duplicated(["customer_id", "terminal_id"]).mean() > 0.6
+    assert stolen.duplicated(["customer_id", "terminal_id"]).mean() < 0.4
+    assert frame.groupby("terminal_id")["category"].nunique().max() == 1
+    assert "category" not in many(size, 1)

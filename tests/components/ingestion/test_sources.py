@@ -176,9 +176,11 @@ def test_the_simulator_serves_a_config_that_names_a_part_of_its_columns(config):
     assert sources.connect("simulator", parse(config), DAY).has(DAY)
 
 
-def test_the_columns_that_the_simulator_promises_are_those_it_makes(config):
-    frame = sources.connect("simulator", parse(config), DAY).read(DAY).load()
-    assert tuple(frame) == simulator.SimulationTask().columns
+@pytest.mark.parametrize("habits", [False, True])
+def test_the_columns_that_the_simulator_promises_are_those_it_makes(config, habits):
+    chosen = parse(config | {"simulator": config.get("simulator", {}) | {"habits": habits}})
+    frame = sources.connect("simulator", chosen, DAY).read(DAY).load()
+    assert sorted(frame) == sorted(simulator.SimulationTask().list_columns(chosen.simulator))
 
 
 HEADER = "transaction_id,time,customer_id,terminal_id,amount,fraud\n"

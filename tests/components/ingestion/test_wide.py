@@ -1,6 +1,7 @@
 """Tables of many columns: what is done for each column is done once, and frames stay in one piece."""
 
 import time
+import timeit
 from datetime import date
 
 import numpy as np
@@ -20,11 +21,12 @@ def config(width: int) -> dict:
 
 def test_a_config_of_5000_columns_is_parsed_within_2_seconds_of_a_cpu() -> None:
     wide = config(5000)
-    start = time.process_time()
+
+    # the least of three: collecting the garbage of earlier tests may take longer than the parsing
+    seconds = min(timeit.repeat(lambda: parse(wide), time.process_time, number=1, repeat=3))
 
     names = parse(wide).columns.names
-
-    assert time.process_time() - start < 2
+    assert seconds < 2
     assert len(names) == 5000 + len(CONFIG["columns"])
 
 

@@ -10,6 +10,7 @@ from components.optimization import core
 from components.optimization.core import Effect
 from components.optimization.forms import Form
 from nightshift.contracts.optimization import ORIGINAL, Attempt, EngineVariant, Latency, Optimization
+from nightshift.contracts.package import REASONS, File, Format
 from nightshift.contracts.section import Estimate
 from nightshift.contracts.verdict import Decision, Measure
 from nightshift.models.tensors import Tensors, by_name, row_count
@@ -250,6 +251,14 @@ def test_a_package_with_another_form_has_another_identity_and_says_what_it_was()
     assert replaced.graph("trees") == model.graph("trees")
     assert replaced.sha256 != model.sha256
     assert replaced.lineage.optimized.original_sha256 == model.sha256
+
+
+@pytest.mark.parametrize(("name", "kept"), [("graph", True), ("int8 dynamic", False), ("int8 static", False)])
+def test_reasons_stay_with_the_weights_that_they_explain(name: str, kept: bool) -> None:
+    model = packages.manifest({"mlp": b"original"})
+    reasons = File.describe(REASONS, b"", Format.SAFETENSORS)
+    replaced = core.replace_graph(model.model_copy(update={"files": [*model.files, reasons]}), form(name))
+    assert replaced.reasons == (reasons if kept else None)
 
 
 def test_a_form_without_a_score_for_some_row_is_left_out_and_stops_nothing() -> None:

@@ -36,6 +36,7 @@ from nightshift.stats import shift
 from nightshift.tasks.base.drift import DriftInputs
 from nightshift.tasks.classification import descriptors, drift_reference
 from nightshift.tasks.classification import drift as signals
+from nightshift.tasks.classification.drift_reference import ItemModel
 from nightshift.tasks.items import drift as embedding_drift
 from tests.components import pictures
 from tests.components.states import state
@@ -108,7 +109,7 @@ def test_a_day_without_images_is_scored_into_the_same_columns(chain):
     scorer = ClassScorer(str(chain.folder / "model"), model)
     assert scorer.score(np.empty((0, 16, 16, 1), np.uint8)).shape == (0, 4)
     some, none = (
-        drift_reference.describe(np.zeros((count, 16, 16, 1), np.uint8), model.classes, scorer.graph)
+        drift_reference.describe(np.zeros((count, 16, 16, 1), np.uint8), ItemModel(scorer.graph, model.classes))
         for count in (1, 0)
     )
     assert list(none) == list(some)

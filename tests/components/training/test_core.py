@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.training import core
+from components.training import core, section
 from nightshift.config import parse
+from nightshift.contracts.package import DecisionRule
 from nightshift.data.splits import Days, rows_of
 from nightshift.models.graph import Graph
 from nightshift.runtime.errors import UserError
@@ -160,6 +161,21 @@ def test_the_package_says_what_it_was_trained_and_chosen_on(trained):
     assert net.seconds > 0
 
 
+def test_the_report_charts_the_validation_loss_beside_the_training_loss_where_rows_were_held_out():
+    parameters = samples.MODELS["net"]["parameters"]
+    nets = {"held": parameters | {"validation": 0.2, "validations": 5}, "whole": parameters}
+    package = train({name: {"kind": "mlp", "parameters": fields} for name, fields in nets.items()}).package
+
+    (chart,) = (block for block in section.build(package, []).blocks if block.kind == "chart")
+
+    assert chart.title == "Training and validation loss"
+    assert [series.name for series in chart.series] == ["held", "held, validation", "whole"]
+    held_out = package.candidates["held"].validation_losses
+    assert chart.series[1].points == held_out
+    assert len(held_out) == 5
+    assert "validation_losses" not in package.candidates["whole"].model_dump()
+
+
 def test_a_package_tells_a_server_what_it_takes_and_how_that_is_computed(trained):
     package = trained.package
 
@@ -199,7 +215,7 @@ def test_a_large_reference_is_a_sample_in_the_order_of_the_rows():
         config = config.model_copy(update={"task": config.task.model_copy(update={"seed": seed})})
         table = TableRows(samples.setup(config, ["amount"], []), frame)
         sample = table.sample(PLAN.test)
-        return table.reference(sample, sample.fit("line").graph)[0]
+        return table.reference(sample, sample.fit("line").graph, DecisionRule(threshold=0.5))[0]
 
     samples_drawn = [drawn(seed) for seed in (0, 0, 1)]
 

@@ -13,6 +13,7 @@ from transformers import ResNetConfig, ResNetForImageClassification
 from nightshift.contracts import package, tables
 from nightshift.contracts import preprocessing as parts
 from nightshift.data import splits
+from nightshift.items import shards
 from nightshift.items.shards import ItemTable, labels
 from nightshift.models.graph import Graph
 from nightshift.models.recipes.resnet import ResNet, ResNetParameters
@@ -168,6 +169,20 @@ def test_images_that_stay_on_disk_train_the_same_network(items):
     rows = items.rows.head(60)
     whole = images.fit(setup, "resnet", items, rows).graph
     assert images.fit(replace(setup, resident=0), "resnet", items, rows).graph == whole
+
+
+def test_classes_are_balanced_by_their_training_rows(items):
+    rows = items.rows.head(40)
+    counts = shards.count_classes(rows, pictures.parsed().task.classes)
+    weights = ",".join(str(len(rows) / (len(counts) * count)) for count in counts)
+
+    def fit(given):
+        network = {"kind": "resnet", "parameters": {"width": 2, "epochs": 1, "class_weights": given}}
+        task = pictures.parsed(task={"candidates": {"weighted": network}}).task
+        return images.fit(networks.FitSetup(task, "cpu"), "weighted", items, rows).graph
+
+    assert len(set(counts)) > 1
+    assert fit("balanced") == fit(weights) != fit("")
 
 
 @pytest.mark.slow

@@ -19,6 +19,8 @@ from nightshift.contracts import package
 from nightshift.contracts.section import read_section
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UserError
+from nightshift.runtime.lineage import code_version
+from nightshift.storage import locks
 from nightshift.tabular.inputs import FrameScorer
 from nightshift_testkit.processes import started, wait_until
 from tests.components.training import samples
@@ -66,14 +68,17 @@ def scores(folder):
     }
 
 
-def test_under_torchrun_processes_train_the_same_network_together(tmp_path):
-    argv = flags(tmp_path, {name: samples.MODELS[name] for name in ("net", "line")})
-    words = ["--standalone", "--nproc-per-node", "2", "-m", "components.training", *argv]
-    command = [sys.executable, "-m", "torch.distributed.run", *words]
+def test_the_processes_that_a_config_names_are_started_and_train_the_same_network_together(tmp_path):
+    argv, output = flags(tmp_path, {name: samples.MODELS[name] for name in ("net", "line")}), tmp_path / "output.json"
+    kfp_input = {"outputs": {"outputFile": str(output), "artifacts": {"model": {"artifacts": [{"name": "model"}]}}}}
+    layout = changed(argv, task={"trainer": {"processes": 2, "shard": 2}})
 
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = samples.run("training", [*layout, "--executor-input", json.dumps(kfp_input)])
 
     assert done.returncode == 0, done.stderr
+    assert "2 processes train together" in done.stderr
+    (artifact,) = json.loads(output.read_text())["artifacts"]["model"]["artifacts"]
+    assert artifact["metadata"]["average_precision"] > 0
     assert done.stderr.count("net: validation average precision") == 1
     together = scores(tmp_path)
     body(StepContext(component.training.parser().parse_args(argv)))
@@ -177,3 +182,26 @@ def test_a_place_that_cannot_be_written_to_is_named_before_anything_is_fitted(tm
         body(StepContext(component.training.parser().parse_args(argv)))
 
     assert not caplog.messages
+
+
+def test_of_two_processes_with_the_same_training_the_second_ends_in_one_sentence(tmp_path):
+    context = StepContext(component.training.parser().parse_args(flags(tmp_path)))
+    folder = Path(_checkpoints(context, code_version()))
+    folder.mkdir(parents=True)
+
+    with (
+        locks.hold(folder / "lock"),
+        pytest.raises(UserError, match=rf"another process runs the same training, with checkpoints in {folder}; wait"),
+    ):
+        body(context)
+    body(context)
+
+    assert not folder.exists()
+
+
+def test_one_process_says_that_it_ignores_a_layout_of_several(tmp_path, caplog):
+    argv = flags(tmp_path, {"net": samples.MODELS["net"]})
+
+    body(StepContext(component.training.parser().parse_args(changed(argv, task={"trainer": {"shard": 2}}))))
+
+    assert "{shard: 2}, and this one process ignores it; write task.trainer.processes: docs/" in caplog.text

@@ -22,7 +22,7 @@ from nightshift.items import shards, tokens
 from nightshift.items.shards import ItemTable, Shards
 from nightshift.models.graph import Graph
 from nightshift.models.neural import devices, trainer
-from nightshift.models.neural.data import keep_batch
+from nightshift.models.neural.data import KEEP
 from nightshift.models.neural.replica import Replica
 from nightshift.models.recipes.bert import Bert, BertParameters
 from nightshift.runtime.errors import UnavailableError, UserError
@@ -189,7 +189,7 @@ def test_adapters_are_trained_while_pretrained_weights_stay_and_become_part_of_t
 
     with devices.reproducible(0, threads=1):
         before = recipe(pretrained=weights).model().state_dict()
-        data = class_networks.gather_dataset(networks.FitSetup(TASK, "cpu"), sample, sample.rows, 16, keep_batch)
+        data = class_networks.gather_dataset(networks.FitSetup(TASK, "cpu"), sample, sample.rows, 16, KEEP)
         after = net.merge(trainer.fit(Replica(net, torch.device("cpu")), data).model).state_dict()
     assert after.keys() == before.keys()
     changed = {name for name in before if not torch.equal(after[name], before[name])}

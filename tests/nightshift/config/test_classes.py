@@ -41,14 +41,21 @@ def test_a_config_with_classes_travels_as_json_and_stays_the_same() -> None:
         ({"task": {"classes": ["a", " "]}}, "task.classes: class ' ' is no name that a label can have"),
         ({"task": {"candidates": {"r": {"kind": "xgboost"}}}}, "task.candidates.r.kind: Input should be 'resnet'"),
         ({"columns": {"image": None}}, "columns.image: Input should be a valid string, got None"),
-        ({"columns": {"amount": "price"}}, "columns.amount: a key of task tabular only; leave it out"),
+        ({"columns": {"amount": "price"}}, "columns.amount: a key of task tabular, tabular-classification only; leave"),
         ({"columns": {"text": "words"}}, "columns.text: a key of task text-classification, language-modeling only"),
         ({"columns": {"imge": "file"}}, "columns.imge: unknown key; allowed here: event_id, event_time, group, image,"),
-        ({"limits": {"longest_id": 9}}, "limits: a key of task tabular, tabular-regression only; leave"),
+        (
+            {"limits": {"longest_id": 9}},
+            "limits: a key of task tabular, tabular-regression, tabular-classification only; leave",
+        ),
         ({"simulator": {"night_fraud": True}}, "simulator.night_fraud: a key of task tabular only; leave it out"),
         ({"simulator": {"new_words": 0.1}}, "simulator.new_words: a key of task text-classification, language-mod"),
         ({"evaluation": {"top_k": 7}}, "evaluation.top_k: a key of task tabular only; leave it out"),
         ({"protocol": {"drop_compromised": False}}, "protocol.drop_compromised: a key of task tabular only; leave it"),
+        (
+            {"scoring": {"reasons": 3}},
+            "scoring.reasons: is 3, and scores of task image-classification have no reasons; leave it out",
+        ),
         ({"drift": {"positive_wasserstein": 0.2}}, "drift.positive_wasserstein: a key of task tabular only; leave it"),
     ],
 )
@@ -56,10 +63,10 @@ def test_the_field_is_named_with_its_value_and_what_is_allowed(changes: dict[str
     assert message(config(**changes)).startswith(expected)
 
 
-def test_a_key_that_two_other_tasks_have_names_both() -> None:
+def test_a_key_that_other_tasks_have_names_them_all() -> None:
     raw = text(task={"kind": "tabular", "candidates": {"a": {"kind": "mlp"}}}, columns=ROLES)
-    both = "a key of task image-classification, text-classification only; leave it out"
-    assert message(raw | {"evaluation": {"min_accuracy": 0.9}}) == f"evaluation.min_accuracy: {both}"
+    allowed = "a key of task tabular-classification, image-classification, text-classification only; leave it out"
+    assert message(raw | {"evaluation": {"min_accuracy": 0.9}}) == f"evaluation.min_accuracy: {allowed}"
 
 
 def test_texts_are_alike_by_a_share() -> None:

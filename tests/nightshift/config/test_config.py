@@ -69,7 +69,7 @@ def test_what_is_not_given_has_its_default() -> None:
     [
         ("protocoll", "name, optimization, protocol", "protocol"),
         ("columns.event_tim", "event_id, event_time", "event_time"),
-        ("task.sed", "seed, select_by, threads", "seed"),
+        ("task.sed", "seed, select_by, state_megabytes, threads", "seed"),
         ("task.candidates.trees.kinde", "inputs, kind, members, parameters", "kind"),
         ("drift.pssi", "average_precision, corrections, evidently, max_drifted_share", "psi"),
     ],
@@ -93,6 +93,8 @@ def test_a_key_that_resembles_none_gets_no_suggestion() -> None:
     [
         ("task.threads", 0, "task.threads: Input should be greater than or equal to 1, got 0"),
         ("evaluation.tolerance", 1.5, "evaluation.tolerance: Input should be less than or equal to 1, got 1.5"),
+        ("scoring.reasons", 21, "scoring.reasons: Input should be less than or equal to 20, got 21"),
+        ("scoring.reasons", "abc", "scoring.reasons: Input should be a valid integer"),
         ("protocol.mode", "weekly", "protocol.mode: Input should be 'daily' or 'retrospective', got 'weekly'"),
         (
             "task.candidates.trees.kind",

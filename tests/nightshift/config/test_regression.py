@@ -19,7 +19,11 @@ from pipelines import configs
         ("task", {"candidates": {"a": {"kind": "logistic_regression"}}}, "task.candidates.a.kind: Input should be 'xg"),
         ("columns", {"series": "shop"}, "columns.series: Input should be a valid array, got 'shop'"),
         ("columns", {"numeric": ["label_last"]}, "columns: further column 'label_last' has a name that is used inside"),
-        ("columns", {"customer": "shop"}, "columns.customer: a key of task tabular only; leave it out"),
+        (
+            "columns",
+            {"customer": "shop"},
+            "columns.customer: a key of task tabular, tabular-classification only; leave",
+        ),
         ("limits", {"nullable": ["prise"]}, "limits.nullable.prise: unknown; allowed here: price, promotion"),
         ("evaluation", {"top_k": 10}, "evaluation.top_k: a key of task tabular only; leave it out"),
         ("evaluation", {"cost_over": -1}, "evaluation.cost_over: Input should be greater than or equal to 0, got -1"),

@@ -30,7 +30,9 @@ def test_metrics_are_those_of_scikit_learn():
 
 
 def test_every_metric_has_a_title():
-    assert [metric.name for metric in METRICS] == list(metrics.evaluate(LABELS, SCORES))
+    flags = np.arange(6) == LABELS[:, None]
+    measured = metrics.evaluate(LABELS, SCORES), metrics.evaluate(flags, SCORES, [0.5] * 6)
+    assert {metric.name for metric in METRICS} == {name for figures in measured for name in figures}
 
 
 def test_metrics_without_a_meaning_are_none():
@@ -42,7 +44,8 @@ def test_each_class_has_the_figures_of_scikit_learn():
     counts = metrics.confusion(LABELS, SCORES.argmax(1), 6)
     assert np.array_equal(counts, sklearn.confusion_matrix(LABELS, SCORES.argmax(1), labels=range(6)))
     precision, recall, f1, _ = sklearn.precision_recall_fscore_support(LABELS, SCORES.argmax(1), labels=range(5))
-    for ours, theirs in zip(metrics.by_class(counts), (precision, recall, f1), strict=True):
+    figures = metrics.by_class(metrics.count_rows(LABELS, SCORES.argmax(1), 6))
+    for ours, theirs in zip(figures, (precision, recall, f1), strict=True):
         assert ours[:5] == pytest.approx(theirs)
 
 
@@ -79,3 +82,44 @@ def test_half_the_brier_score_is_the_squared_error_over_classes_and_lies_between
     # sure and right, sure and wrong, sure of another class than one that has no score
     scores = metrics.half_brier(np.array([0, 1, -1]), np.float32([[1.0000001, 0]] * 3))
     assert scores == pytest.approx([0, 1, 1]) and scores.max() <= 1
+
+
+FLAGS = RANDOM.random((400, 5)) < [0.5, 0.3, 0.1, 0.02, 0]  # which classes each row has; nobody has the last one
+LIKELY = np.clip(RANDOM.random((400, 5)) * 0.7 + 0.3 * FLAGS, 1e-3, 1 - 1e-3).round(2)  # with ties
+THRESHOLDS = [0.4, 0.5, 0.6, 0.9, 0.5]
+
+
+def test_metrics_of_any_number_of_labels_are_those_of_scikit_learn():
+    measured, predicted = metrics.evaluate(FLAGS, LIKELY, THRESHOLDS), LIKELY >= THRESHOLDS
+    known = FLAGS[:, :4], LIKELY[:, :4]  # the fifth class never occurs, and does not count
+    assert measured["accuracy"] == sklearn.accuracy_score(FLAGS, predicted)
+    assert measured["micro_f1"] == pytest.approx(sklearn.f1_score(FLAGS, predicted, average="micro"))
+    assert measured["macro_f1"] == pytest.approx(sklearn.f1_score(known[0], predicted[:, :4], average="macro"))
+    ranked = sklearn.average_precision_score(*known, average="macro")
+    assert measured["macro_average_precision"] == pytest.approx(ranked)
+    assert np.isnan(metrics.average_precisions(FLAGS, LIKELY)[4])
+    assert measured["auc_roc"] == pytest.approx(sklearn.roc_auc_score(*known, average="macro"))
+    losses = [sklearn.log_loss(flags, likely, labels=[0, 1]) for flags, likely in zip(FLAGS.T, LIKELY.T, strict=True)]
+    assert measured["log_loss"] == pytest.approx(np.mean(losses))
+    brier = metrics.multilabel_brier(FLAGS, LIKELY)
+    assert brier.mean() == pytest.approx(sklearn.mean_squared_error(FLAGS, LIKELY))
+
+
+def test_thresholds_are_those_with_the_highest_f1():
+    thresholds = metrics.choose_thresholds(FLAGS, LIKELY)
+    for flags, likely, threshold in zip(FLAGS.T[:4], LIKELY.T[:4], thresholds[:4], strict=True):
+        best = max(sklearn.f1_score(flags, likely >= limit) for limit in np.unique(likely))
+        assert sklearn.f1_score(flags, likely >= threshold) == best
+        assert threshold not in likely  # so that the last bits of a score decide nothing
+    assert thresholds[4] == 0.5
+
+
+def test_any_number_of_labels_is_resampled_by_group_like_one():
+    groups = np.repeat(np.arange(40), 10)
+    drawn = metrics.resample(FLAGS, LIKELY >= THRESHOLDS, groups, 5)
+    drawn["macro_average_precision"] = metrics.resample_average_precision(FLAGS, LIKELY, groups)
+    for number, counts in enumerate(list(bootstrap.draw_counts(40))[:5]):
+        rows = np.repeat(np.arange(400), counts[groups].astype(int))
+        again = metrics.evaluate(FLAGS[rows], LIKELY[rows], THRESHOLDS)
+        for name, values in drawn.items():
+            assert values[number] == pytest.approx(again[name])

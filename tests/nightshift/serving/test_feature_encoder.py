@@ -147,3 +147,12 @@ def test_a_score_that_is_a_number_has_the_ends_of_its_interval() -> None:
         {"score": 5.0, "low": 4.0, "high": 7.0, "version": 3},
         {"score": 20.0, "low": 16.0, "high": 28.0, "version": 3},
     ]
+
+
+def test_of_classes_the_highest_score_has_the_label():
+    scores = np.array([[0.25, 0.75], [0.5, 0.5]], dtype=np.float32)
+
+    first, tied = predictions(scores, DecisionRule(threshold=None), 3, ["no", "yes"])
+
+    assert first == {"label": "yes", "score": 0.75, "scores": {"no": 0.25, "yes": 0.75}, "version": 3}
+    assert tied["label"] == "no"

@@ -242,6 +242,14 @@ def test_metadata_and_configuration_name_what_is_taken_and_given(url) -> None:
     assert (about["inputs"]["classes"], about["inputs"]["side"], about["threshold"]) == (CLASSES, 16, None)
 
 
+def test_a_model_of_images_has_no_reasons_and_says_so(url) -> None:
+    answer = post(url, FILES[0], path="/score?reasons=3")
+
+    assert answer.status_code == 400
+    has_none = "scores of task image-classification have no reasons; leave reasons out"
+    assert answer.json()["error"] == f"reasons: version 1 has none: {has_none}"
+
+
 def test_the_openapi_page_allows_what_is_answered_and_describes_it(url) -> None:
     route = httpx.get(f"{url}/openapi.json").json()["paths"]["/score"]["post"]
     schema = jsonschema.Draft202012Validator(route["requestBody"]["content"]["application/json"]["schema"])

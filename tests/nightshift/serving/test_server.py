@@ -42,6 +42,7 @@ def test_a_port_that_is_none_is_refused(port) -> None:
     [
         (["--max-rows", "0"], "max-rows is '0'; give a number from 1 to 1000000"),
         (["--delay-ms", "-1"], "delay-ms is '-1'; give a number from 0 to 1000"),
+        (["--reasons-ms", "0"], "reasons-ms is '0'; give a number from 1 to 1000000"),
         (["--delay-ms", "nan"], "delay-ms is 'nan'; give a number from 0 to 1000"),
         ([], "what to serve is not clear; give --registry FOLDER with --name, or --model FOLDER"),
         (["--registry", "a", "--model", "b"], "what to serve is not clear"),

@@ -105,3 +105,18 @@ def test_the_interval_is_as_likely_to_hold_the_truth_as_it_says() -> None:
 
 def test_an_interval_leaves_a_fortieth_out_at_each_end() -> None:
     assert BootstrapInterval.from_resamples(np.arange(1001.0)) == BootstrapInterval(25, 975)
+
+
+@given(
+    labels=arrays(np.int8, 40, elements=st.integers(0, 1)).filter(lambda labels: 0 < labels.sum() < 40),
+    scores=arrays(np.float32, 40, elements=st.sampled_from([0, 0.125, 0.25, 0.5, 1])),
+)
+@settings(deadline=None, max_examples=20)
+def test_a_resample_of_groups_has_each_group_as_often_as_it_is_drawn(labels: np.ndarray, scores: np.ndarray) -> None:
+    groups = np.arange(40) // 4
+    for resampled, counts in zip(
+        bootstrap.average_precision_of_groups(labels, scores, groups)[:10], bootstrap.draw_counts(10), strict=False
+    ):
+        rows = np.repeat(np.arange(40), counts[groups].astype(int))
+        expected = average_precision_score(labels[rows], scores[rows]) if labels[rows].any() else 0
+        assert resampled == pytest.approx(expected)

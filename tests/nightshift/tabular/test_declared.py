@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import os
 import random
 from datetime import date, timedelta
 from typing import Any
@@ -27,6 +28,7 @@ from nightshift.tasks.tabular.features import core
 from nightshift_testkit import redis
 
 CPU = frames.backend("cpu")
+TIMES = int(os.environ.get("NIGHTSHIFT_TEST_TIMES", "1"))  # cases of a night: see tests/nightly/declarations.py
 FIRST, DAYS = date(2025, 3, 28), 9
 MINUTE, HOUR, DAY = 60_000_000, 3_600_000_000, 86_400_000_000
 START = (FIRST - date(1970, 1, 1)).days * DAY
@@ -165,7 +167,7 @@ seeds = st.integers(0, 2**32)
 declarations_drawn = st.lists(lines(), min_size=1, max_size=5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 * TIMES, deadline=None)
 @given(declarations_drawn, seeds, st.integers(1, 40), st.sampled_from([1, 10 * MINUTE, HOUR, 12 * HOUR]))
 def test_batch_and_online_features_are_those_of_the_definition(declared, seed, size, grain) -> None:
     config, table = configured(declared), events(seed, size, grain)
@@ -190,14 +192,14 @@ def test_batch_and_online_features_are_those_of_the_definition(declared, seed, s
     assert list(computed)[-len(names) - 2 : -2] == names
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30 * TIMES, deadline=None)
 @given(declarations_drawn, seeds, st.integers(2, 30))
 def test_events_that_come_late_are_put_in_their_places(declared, seed, size) -> None:
     config, table = configured(declared), events(seed, size, 1)
     expected = core.features(table, config, CPU)[core.numeric_inputs(config)].to_numpy()[-1]
     first = FIRST - timedelta(days=1)
     state = OnlineState(snapshot.in_memory(config, Days(first, first), table.iloc[:0]), clock=lambda: 2e9)
-    pairs = list(skew._pair_events(table, config))
+    pairs = list(skew.pair_events(table, config))
     for event, label in [*random.Random(seed).sample(pairs[:-1], size - 1), pairs[-1]]:
         row = skew._take_in(state, event, label)
 
@@ -219,18 +221,18 @@ def lay_over(config: TabularConfig, table: pd.DataFrame, seed: int) -> tuple[Bas
 def answer_again(take: Any, base: Base, table: pd.DataFrame, config: TabularConfig) -> None:
     """Have a store answer all events that it knows once more, and compare with the batch."""
     expected = core.features(table, config, CPU)[core.numeric_inputs(config)].to_numpy()
-    for row, (event, _) in zip(expected, skew._pair_events(table, config), strict=True):
+    for row, (event, _) in zip(expected, skew.pair_events(table, config), strict=True):
         if event.time >= base.oldest:
             assert np.array_equal(take(event), row, equal_nan=True), event
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40 * TIMES, deadline=None)
 @given(declarations_drawn, seeds, st.integers(2, 40), st.sampled_from([1, HOUR, 12 * HOUR]))
 def test_events_of_a_day_that_the_snapshot_covers_lie_among_its_own(declared, seed, size, grain) -> None:
     config = configured(declared)
     base, table, late = lay_over(config, events(seed, size, grain), seed)
     state = OnlineState(base, clock=lambda: 2e9)
-    for event, label in skew._pair_events(late.reset_index(drop=True), config):
+    for event, label in skew.pair_events(late.reset_index(drop=True), config):
         skew._take_in(state, event, label)
 
     answer_again(lambda event: state.take(event)[0], base, table, config)
@@ -240,13 +242,13 @@ def test_events_of_a_day_that_the_snapshot_covers_lie_among_its_own(declared, se
 def test_redis_gives_the_same_bits(tmp_path) -> None:
     with redis.serve(tmp_path) as url:
 
-        @settings(max_examples=25, deadline=None)
+        @settings(max_examples=25 * TIMES, deadline=None)
         @given(declarations_drawn, seeds, st.integers(2, 40), st.sampled_from([1, HOUR, 12 * HOUR]))
         def check(declared: list[dict[str, Any]], seed: int, size: int, grain: int) -> None:
             config = configured(declared)
             base, table, late = lay_over(config, events(seed, size, grain), seed)
             store = Shared(lambda: url, f"case-{next(numbers)}", base, clock=lambda: 2e9)
-            for event, label in skew._pair_events(late.reset_index(drop=True), config):
+            for event, label in skew.pair_events(late.reset_index(drop=True), config):
                 store.take([event])
                 if label is not None:
                     assert store.label(Label(event.event_id, event.time, label))
@@ -261,14 +263,45 @@ def test_redis_gives_the_same_bits(tmp_path) -> None:
     ("line", "says"),
     [
         ({"entity": "card", "functions": ["mean"], "windows": ["1d"]}, "column: is missing, and mean reads a number"),
-        ({"entity": "card", "functions": ["mode"], "windows": ["1d"]}, "functions: 'mode' is none"),
-        ({"entity": "cart", "functions": ["count"], "windows": ["1d"]}, "'cart' is none of the columns"),
+        (
+            {"entity": "card", "functions": ["mode"], "windows": ["1d"]},
+            "functions: 'mode' is none; allowed: count, sum",
+        ),
+        ({"entity": "cart", "functions": ["count"], "windows": ["1d"]}, "entity: 'cart' cannot stand here; allowed: "),
+        (
+            {"entity": "card", "functions": ["mean"], "column": "pay", "windows": ["1d"]},
+            "column: 'pay' cannot stand here; allowed: ",
+        ),
+        (
+            {"entity": "card", "functions": ["distinct"], "column": "paid", "windows": ["1d"]},
+            "column: 'paid' cannot stand here",
+        ),
+        ({"entity": "id", "functions": ["count"], "windows": ["1d"]}, "entity: 'id' cannot stand here"),
+        ({"entity": "y", "functions": ["count"], "windows": ["1d"]}, "entity: 'y' cannot stand here"),
+        ({"entity": "card", "functions": ["mean"], "column": "y", "windows": ["1d"]}, "column: 'y' cannot stand here"),
+        (
+            {"entity": "card", "functions": ["positive_rate"], "windows": ["1d"], "with_event": False},
+            "with_event: is false, and windows of labels end before the event anyway; leave it out",
+        ),
+        (
+            {"entity": "card", "functions": ["positive_rate"], "windows": ["last 3 of 7d"]},
+            "labels become known by time; give a length",
+        ),
+        ({"entity": "card", "functions": ["count"], "windows": ["4000d"]}, "reaches back more than 3650 days"),
+        ({"entity": "card", "functions": ["count"], "windows": ["1d"], "offset": "0h"}, "'0h' is no duration"),
+        (
+            {"entity": "card", "functions": ["count"], "windows": ["last 2000 of 1d"]},
+            "holds 2000 events; give at most 1000",
+        ),
         ({"entity": "card", "functions": ["count"]}, "windows: is missing; give lengths such as [1h, 7d, 30d]"),
-        ({"entity": "card", "functions": ["count"], "windows": ["0d"]}, "String should match pattern"),
+        ({"entity": "card", "functions": ["count"], "windows": ["0d"]}, "is no window; give minutes, hours"),
         ({"entity": "card", "functions": ["decayed_count"]}, "give decayed_count(half-life, such as 6h)"),
         ({"entity": "card", "functions": ["decayed_count(6)"]}, "'6' is no duration"),
         ({"entity": [], "functions": ["count"], "windows": ["1d"]}, "entity: has 0 columns; give one to three"),
-        ({"ratio": "paid", "to": "f_mean"}, "to: 'f_mean' is no mean of 'amount' that a line above declares"),
+        (
+            {"ratio": "paid", "to": "f_mean"},
+            "to: 'f_mean' is no mean of 'amount' that a line above declares; these are: none",
+        ),
         ({"calendar": ["hour"], "windows": ["1d"]}, "'windows' does not go with 'calendar'"),
         ({"windows": ["1d"]}, "a line has one of preset, entity, ratio, difference, zscore, calendar, this one none"),
     ],
@@ -292,9 +325,12 @@ def test_a_decayed_count_halves_with_each_half_life() -> None:
     assert STEPS == 2 * HALF_LIVES
     table = events(0, 2, 1).assign(customer="ann")
     table["event_time"] = np.array([START, START + 6 * HOUR], "datetime64[us]")
-    config = configured([{"entity": "card", "functions": ["decayed_count(6h)"]}])
+    line = {"entity": "card", "functions": ["decayed_count(6h)"]}
+    config = configured([line, line | {"offset": "3h"}])
 
-    assert core.features(table, config, CPU)["f0_decayed_count_6h"].tolist() == [1.0, 1.5]
+    features = core.features(table, config, CPU)
+    assert features["f0_decayed_count_6h"].tolist() == [1.0, 1.5]
+    assert features["f1_decayed_count_6h_before_3h"].tolist() == [0.0, math.sqrt(0.5)]
 
 
 def test_a_mean_of_amounts_is_referred_to_without_the_event_itself() -> None:
@@ -308,3 +344,13 @@ def test_a_mean_of_amounts_is_referred_to_without_the_event_itself() -> None:
     assert math.isnan(ratios[0])
     assert ratios[1:].tolist() == [3.0, 4.0]
     assert declarations.nullable_inputs(config.feature_spec, []) == ["card_mean_paid_30d_ratio"]
+
+
+def test_a_label_counts_only_after_its_delay() -> None:
+    line = {"entity": "card", "functions": ["positive_count"], "windows": ["7d"]}
+    table = events(0, 3, 1).assign(customer="ann", label=pd.array([1, 0, 0], dtype="Int8"))
+    table["event_time"] = np.array([START, START + 23 * HOUR, START + 25 * HOUR], "datetime64[us]")
+    config = configured([line])
+    assert config.label_delay_days == 1
+
+    assert core.features(table, config, CPU)["f0_positive_count_7d"].tolist() == [0.0, 0.0, 1.0]

@@ -200,3 +200,24 @@ def test_a_label_of_many_numbers_is_guessed_as_one_with_its_series_and_windows(t
     assert value["columns"]["numeric"] == ["price", "promotion"]
     assert value["task"]["candidates"]["xgboost"]["parameters"]["objective"] == "count:poisson"
     assert (value["protocol"]["train_days"], value["protocol"]["test_days"]) == (28, 14)
+
+
+def test_a_label_of_several_classes_is_guessed_as_one_with_counts_by_customer(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    lines = ["ticket_id,opened_at,customer_id,words,queue"]
+    for number in range(60 * 20):
+        queue = ("billing", "delivery", "technical")[min(2, rng.poisson(0.8))]
+        opened_at = datetime(2025, 1, 1, 8) + timedelta(days=number // 20, minutes=number % 20)
+        lines.append(f"{number},{opened_at},{rng.integers(0, 50)},{rng.integers(5, 300)},{queue}")
+    (tmp_path / "tickets.csv").write_text("\n".join(lines) + "\n")
+
+    done = command("config", "guess", str(tmp_path / "tickets.csv"), "--label-delay", "1",
+                   "--output", str(tmp_path / "tickets.yaml"))  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert "'queue' is what is predicted: one of 3 classes, billing, delivery, technical" in done.stdout
+    value = load(str(tmp_path / "tickets.yaml"))
+    assert (value["task"]["kind"], value["task"]["classes"][0]) == ("tabular-classification", "billing")
+    assert value["features"] == [{"entity": "customer", "functions": ["count"], "windows": ["7d"], "with_event": True}]
+    assert 0.3 < value["evaluation"]["min_accuracy"] < 0.6
+    assert (value["protocol"]["train_days"], value["protocol"]["test_days"]) == (28, 7)

@@ -9,13 +9,15 @@ from typing import Any
 import jsonschema
 import pytest
 
+from nightshift.config.neural import Fit
 from nightshift.contracts.__main__ import list_artifacts
 from nightshift.contracts.__main__ import schema as schema_of
 from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.verdict import Decision
 from nightshift.models.neural.configured import ConfiguredNetwork
+from nightshift_perf import limits
 from nightshift_perf.cli import scale, tune
-from nightshift_perf.replicas import Process, ScalingMeasurement, ScalingSpec
+from nightshift_perf.replicas import Gradients, Process, ScalingCurve, ScalingMeasurement, ScalingSpec
 from nightshift_perf.tuning import Speed, Tried, Tuned, TuningSetting, Variant, VariantComparison
 from nightshift_testkit.processes import SECONDS, engine
 from packages.perf.tests.traces.samples import Events, save
@@ -30,11 +32,13 @@ NO_TABLE = {
     "config": "prints YAML, or a JSON Schema",
     "debug-dump": "writes a file",
     "exporter": "serves metrics",
+    "features": "prints lines of a config, with what they gain and cost",
     "llm convert": "writes a file",
     "llm quantize": "writes a file",
     "llm suite": "writes files",
     "loadtest": "shows a run; `show --json` prints it",
     "mcp": "answers with documents already",
+    "projects": "prints titles, pages and commands",
     "promote": "prints a line",
     "repair": "prints lines",
     "report": "writes a file",
@@ -45,7 +49,7 @@ NO_TABLE = {
     "stop": "prints a line",
     "submit": "prints lines",
 }
-NETWORK = ConfiguredNetwork("mlp", {"inputs": 3}, {"batch_size": 8})
+NETWORK = ConfiguredNetwork("mlp", {"inputs": 3}, Fit(batch_size=8).model_dump(mode="json"))
 
 
 def check(printed: str, schema: str) -> Any:
@@ -159,19 +163,19 @@ def test_collectives_are_printed_as_json() -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
 
     points = check(done.stdout, "collective_report")["points"]
-    assert [point["size_bytes"] for point in points] == [1024] * 4
+    assert [point["size_bytes"] for point in points] == [1024] * 5
 
 
 def test_a_scaling_is_described_with_its_findings() -> None:
-    job = ScalingSpec(NETWORK, {}, "cpu", 8)
-    alone = ScalingMeasurement([Process(0.0, 0.1, 0.1)], 0.0, 1, 100, 8)
-    two = ScalingMeasurement([Process(0.1, 0.1, 0.2)] * 2, 0.0, 1, 100, 16)
+    job = ScalingSpec("mlp", NETWORK, {}, "cpu", 8)
+    alone = ScalingMeasurement([Process(0.0, 0.1, 0.1)], 8, cores=2)
+    two = ScalingMeasurement([Process(0.1, 0.1, 0.2)] * 2, 16, cores=2, gradients=Gradients(0.0, 0.0, 1, 100))
+    curve = ScalingCurve(job, [alone, two])
 
-    report = check(serialize(scale.describe_scaling("mlp", job, [alone, two])), "scaling_report")
+    report = check(serialize(scale.describe_scaling(curve, limits.diagnose_scaling(curve))), "scaling_report")
 
     assert [point["efficiency"] for point in report["points"]] == [1.0, 0.5]
     assert report["findings"][0]["title"] == "The data loader"
-    assert scale.describe_scaling("mlp", job, [alone]).findings == []
 
 
 def test_a_tuning_is_described_with_its_trials_and_changes() -> None:

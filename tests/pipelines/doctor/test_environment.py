@@ -1,5 +1,6 @@
 """What the doctor says of an environment: nothing is wrong with a healthy one, and each fault has its fix."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -7,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from nightshift.contracts.health import CheckStatus, HealthCheck
 from nightshift.runtime.errors import UnavailableError
 from nightshift_testkit import s3
+from nightshift_testkit.cluster.cluster import CRDS
 from nightshift_testkit.cluster.rbac import User
 from pipelines.doctor import access, services
 from pipelines.doctor.environment import diagnose_inside
@@ -293,7 +296,14 @@ def check(report: Any, name: str) -> HealthCheck:
     return only
 
 
+def require_crds() -> None:
+    """Skip without the kinds of Kubeflow Trainer, which are no part of the project."""
+    if not CRDS.exists():
+        pytest.skip(f"{CRDS} is missing")
+
+
 def test_nothing_is_wrong_with_what_infra_installs(environment: Environment) -> None:
+    require_crds()
     report = environment.diagnose()
 
     assert [entry for entry in report.checks if entry.status != CheckStatus.OK] == []
@@ -303,6 +313,8 @@ def test_nothing_is_wrong_with_what_infra_installs(environment: Environment) -> 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found_with_its_fix(fault: str, environment: Environment) -> None:
     inject, name, status, seen, fix = FAULTS[fault]
+    if name.startswith("TrainingRuntime"):
+        require_crds()
     inject(environment)
 
     report = environment.diagnose()
@@ -451,3 +463,34 @@ def test_every_account_of_a_placement_is_checked() -> None:
     named = {placement.account for site in SITES.values() for placement in site.placements.values()} - {""}
 
     assert named <= {account.name for account in access.ACCOUNTS}
+
+
+RBAC = (
+    "kubernetes/base/accounts.yaml",
+    "kubernetes/base/training.yaml",
+    "cluster/namespaces/nightshift/release.yaml",
+    "cluster/namespaces/kubeflow/airflow.yaml",
+)
+
+
+def granted_rights(account: access.AccountRights) -> set[tuple[str, ...]]:
+    """Return what roles of the manifests let an account do: (verb, group, resource, name)."""
+    documents = [one for file in RBAC for one in yaml.safe_load_all((INFRA / file).read_text()) if one]
+    roles = {one["metadata"]["name"]: one["rules"] for one in documents if one["kind"] == "Role"}
+    bindings = [one for one in documents if one["kind"] == "RoleBinding"]
+    bound = [one for one in bindings if account.name in {subject["name"] for subject in one["subjects"]}]
+    return {
+        right
+        for binding in bound
+        for rule in roles[binding["roleRef"]["name"]]
+        for right in itertools.product(
+            rule["verbs"], rule["apiGroups"], rule["resources"], rule.get("resourceNames", [""])
+        )
+    }
+
+
+@pytest.mark.parametrize("account", access.ACCOUNTS, ids=lambda account: account.name)
+def test_the_doctor_asks_for_the_rights_that_the_manifests_grant(account: access.AccountRights) -> None:
+    asked = {(verb, right.group, right.resource, right.name) for right in account.rights for verb in right.verbs}
+
+    assert asked == granted_rights(account)

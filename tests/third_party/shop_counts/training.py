@@ -61,7 +61,7 @@ class ShopRows(base.TrainingRows):
     def holdout(self, fold, sample):
         return self.sample_class(self.read(fold.test), fold.test, sample.inputs, self.setup)
 
-    def reference(self, sample, graph):
+    def reference(self, sample, graph, decision):
         return sample.reference(graph, self.setup.config), None
 
     def read(self, days):

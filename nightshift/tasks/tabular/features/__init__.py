@@ -7,15 +7,17 @@ from datetime import date
 import pandas as pd
 
 from nightshift import storage
-from nightshift.config.tabular import TabularConfig
+from nightshift.config.tabular import TableConfig
 from nightshift.contracts import tables
 from nightshift.contracts.online import Replay
 from nightshift.contracts.section import Row, TableBlock, TableColumn
 from nightshift.data.splits import Days, rows_of
+from nightshift.runtime.step import log
 from nightshift.tabular import frames
+from nightshift.tabular.online import sizes
 from nightshift.tasks.base import features as base
 from nightshift.tasks.base.features import FeatureDetails, FeatureSetup
-from nightshift.tasks.tabular.features import core, workers
+from nightshift.tasks.tabular.features import core, reuse, workers
 from nightshift.tasks.tabular.features.job import ONE_PASS, TableFeatureJob
 
 SHOWN = 5
@@ -39,6 +41,9 @@ class WindowFeatures(base.DailyFeatures):
         return self.job.uri(day)
 
     def write(self, missing: dict[date, str]) -> dict[date, tables.Partition]:
+        last = max(missing)
+        events = sum(self.job.rows(self.job.extend_back(Days(last, last))))
+        sizes.require_room(self.job.config, sizes.count_least(events, self.job.config.feature_spec))
         return write_days(self.job, missing, self.scratch, self.dask)
 
     def details(self, parts: list[tables.Partition]) -> FeatureDetails:
@@ -60,7 +65,7 @@ class WindowFeatures(base.DailyFeatures):
 class FeaturesTask(base.FeaturesTask):
     """Features over trailing windows."""
 
-    def features(self, setup: FeatureSetup[TabularConfig]) -> WindowFeatures:
+    def features(self, setup: FeatureSetup[TableConfig]) -> WindowFeatures:
         frames.backend(setup.device)  # refused now rather than after the first reading
         return WindowFeatures(
             TableFeatureJob(setup.config, setup.lake, setup.events, setup.device), setup.scratch, setup.dask
@@ -96,6 +101,8 @@ def write_days(
         at_once: events that the kernel takes in one pass; more are sharded.
     """
     days = Days(min(missing), max(missing))
+    job = replace(job, known=reuse.find_columns(job, missing))
+    log.info("features: %s", _describe_work(job, days))
     if not dask and sum(job.rows(job.extend_back(days))) <= at_once:
         features = compute(job, days)
         return {day: job.write(uri, day, features) for day, uri in missing.items()}
@@ -108,7 +115,14 @@ def write_days(
 def compute(job: TableFeatureJob, days: Days) -> pd.DataFrame:
     """Return the features of some days, computed over these days and the ones their windows reach back to."""
     events = job.backend.from_host(job.read(job.extend_back(days)))
-    return rows_of(job.backend.to_host(core.features(events, job.config, job.backend)), days)
+    return rows_of(job.backend.to_host(core.features(events, job.config, job.backend, job.groups)), days)
+
+
+def _describe_work(job: TableFeatureJob, days: Days) -> str:
+    declared = len(job.config.feature_spec.features)
+    rows = sum(job.rows(job.extend_back(days)))
+    computed = f"{declared - len(job.known)} of {declared} columns over windows are computed from {rows:,} events"
+    return f"{computed}; the others are read from other partitions" if job.known else computed
 
 
 def _describe_replay(replay: Replay) -> str:

@@ -3,11 +3,11 @@
 What a window is: `nightshift/tabular/ranges.py`; what a function makes of it: `nightshift/data/aggregations.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from nightshift.config.tabular import TabularConfig
+from nightshift.config.tabular import TableConfig
 from nightshift.tabular import declarations, windows
 from nightshift.tabular.declarations import EntityGroup
 from nightshift.tabular.frames import Backend
@@ -21,12 +21,14 @@ Array = Any  # numpy.ndarray | cupy.ndarray
 Frame = Any  # pandas.DataFrame | cudf.DataFrame
 
 
-def numeric_inputs(config: TabularConfig) -> list[str]:
+def numeric_inputs(config: TableConfig) -> list[str]:
     """Return the names of the numeric model inputs, in the order of the frame's columns."""
     return declarations.numeric_inputs(config.feature_spec, config.columns.numeric)
 
 
-def features(events: Frame, config: TabularConfig, backend: Backend) -> Frame:
+def features(
+    events: Frame, config: TableConfig, backend: Backend, groups: Sequence[EntityGroup] | None = None
+) -> Frame:
     """Compute the features of every row.
 
     The first days of `events` lack a past: for exact values on a day, give the
@@ -37,6 +39,7 @@ def features(events: Frame, config: TabularConfig, backend: Backend) -> Frame:
             order, which decides between rows of the same time; others are sorted by `event_time`, `event_id`.
         config: features, label delay, currency and extra columns.
         backend: where to compute.
+        groups: the windows that are computed; default: all that are declared.
 
     Returns:
         n rows: `event_id`, `event_time`, `customer` (the event's own id where events have none), `label`, `terminal`
@@ -47,7 +50,7 @@ def features(events: Frame, config: TabularConfig, backend: Backend) -> Frame:
     """
     events = in_order(events)
     columns: dict[str, Array] = {}
-    for group in declarations.entity_groups(config.feature_spec):
+    for group in declarations.entity_groups(config.feature_spec) if groups is None else groups:
         columns |= compute_group(group, events, config, backend)
     return join_windows(events, columns, config, backend)
 
@@ -59,7 +62,7 @@ def in_order(events: Frame) -> Frame:
     return events.sort_values(["event_time", "event_id"], ignore_index=True)
 
 
-def compute_group(group: EntityGroup, events: Frame, config: TabularConfig, backend: Backend) -> dict[str, Array]:
+def compute_group(group: EntityGroup, events: Frame, config: TableConfig, backend: Backend) -> dict[str, Array]:
     """Compute the features of one entity.
 
     Args:
@@ -86,12 +89,12 @@ def compute_group(group: EntityGroup, events: Frame, config: TabularConfig, back
     )
 
 
-def join_windows(events: Frame, columns: Mapping[str, Array], config: TabularConfig, backend: Backend) -> Frame:
+def join_windows(events: Frame, columns: Mapping[str, Array], config: TableConfig, backend: Backend) -> Frame:
     """Put windows, and what else is known of events, beside them: the frame that `features` returns.
 
     Args:
         events: n rows in order of time.
-        columns: what `compute_group` returns of every entity, in the order of the events.
+        columns: what `compute_group` returns of the entities, in the order of the events.
         config: extra columns.
         backend: of events and columns.
     """
@@ -103,17 +106,23 @@ def join_windows(events: Frame, columns: Mapping[str, Array], config: TabularCon
     # without customers every event is its own, so that what counts by customer needs no other way
     kept = {name: events[name if name in events else "event_id"] for name in KEPT}
     kept |= {name: events[name] for name in ("terminal",) if name in events}
-    ordered = {name: inputs[name] for name in numeric_inputs(config)}
     categorical = {name: events[name] for name in config.columns.categorical}
-    return backend.frame(kept | ordered | categorical)
+    return order_columns(backend.frame(kept | inputs | categorical), config)
 
 
-def _units(group: EntityGroup, name: str, events: Frame, config: TabularConfig, xp: ModuleType) -> Array:
+def order_columns(rows: Frame, config: TableConfig) -> Frame:
+    """Return rows with their inputs in the order that `features` gives; inputs that they lack stay away."""
+    inputs = [*numeric_inputs(config), *config.columns.categorical]
+    kept = [name for name in rows if name not in inputs]
+    return rows[[*kept, *(name for name in inputs if name in rows)]]
+
+
+def _units(group: EntityGroup, name: str, events: Frame, config: TableConfig, xp: ModuleType) -> Array:
     power = 2 if name in group.square_columns else 1
     return windows.whole_units(events[name], name, declarations.decimals(config.feature_spec, name), xp, power)
 
 
-def _calendar(times: Array, config: TabularConfig, xp: ModuleType) -> dict[str, Array]:
+def _calendar(times: Array, config: TableConfig, xp: ModuleType) -> dict[str, Array]:
     """What a zone's clock and calendar show."""
     spec = config.feature_spec
     walls = windows.wall_times(times, spec.timezone, xp) if spec.calendar else times
@@ -134,6 +143,6 @@ def _entity_codes(keys: list[Any], xp: ModuleType) -> Array:
     """Number the distinct combinations of some columns."""
     codes = _codes(keys[0], xp)
     for key in keys[1:]:
-        further = _codes(key, xp)
-        codes = xp.unique(codes * (len(further) + 1) + further, return_inverse=True)[1]
+        pairs = codes * (len(key) + 1) + _codes(key, xp)
+        codes = _codes(type(key)(pairs), xp)
     return codes

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from nightshift import storage
-from nightshift.config.tabular import TabularConfig
+from nightshift.config.tabular import TableConfig
 from nightshift.contracts.online import Replay, SnapshotExample
 from nightshift.contracts.tables import Table
 from nightshift.data.splits import Days, buffer_days, rows_of
 from nightshift.runtime.step import log
-from nightshift.tabular.online import skew, snapshot
+from nightshift.tabular.online import sizes, skew, snapshot
 from nightshift.tasks.tabular.features import core
 
 
@@ -22,7 +22,7 @@ from nightshift.tasks.tabular.features import core
 class Past:
     """The events that a snapshot of the logical date is made of, and those of one more day before them."""
 
-    config: TabularConfig
+    config: TableConfig
     day: date
     table: Table
 
@@ -57,11 +57,18 @@ def write(past: Past, lake: str, offline: pd.DataFrame) -> str:
         past: what it is made of.
         lake: root of the tables.
         offline: the features of the logical date.
+
+    Raises:
+        UserError: when an entity does not repeat, or the state is larger than the config allows.
     """
     config, days = past.config, past.days
     uri = snapshot.snapshot_uri(lake, config.name, past.day, past.key)
     if not snapshot.find(uri):
-        content, manifest = snapshot.build_snapshot(config, days, rows_of(past.events, days))
+        events = rows_of(past.events, days)
+        counts = sizes.EventCounts.from_frame(events, config.feature_spec)
+        sizes.require_repeats(config, counts)
+        sizes.require_room(config, counts)
+        content, manifest = snapshot.build_snapshot(config, days, events)
         known = manifest.model_copy(update={"example": example(config, past.events, offline)})
         written = snapshot.write(uri, content, known)
         log.info("online state: %d events of %s, %d bytes", written.rows, days, written.size)
@@ -83,7 +90,7 @@ def replay(past: Past, offline: pd.DataFrame) -> Replay:
     return came
 
 
-def example(config: TabularConfig, events: pd.DataFrame, offline: pd.DataFrame) -> SnapshotExample | None:
+def example(config: TableConfig, events: pd.DataFrame, offline: pd.DataFrame) -> SnapshotExample | None:
     """Return the last event of the logical date, None without one.
 
     Args:

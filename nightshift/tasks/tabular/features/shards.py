@@ -26,7 +26,7 @@ from nightshift.data.splits import Days
 from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.runtime.step import log
 from nightshift.tabular import frames
-from nightshift.tabular.declarations import EntityGroup, entity_groups
+from nightshift.tabular.declarations import EntityGroup
 from nightshift.tasks.tabular.features import core
 from nightshift.tasks.tabular.features.job import ONE_PASS, TableFeatureJob
 from nightshift.tasks.tabular.features.workers import TaskPool
@@ -77,7 +77,7 @@ class Layout:
     @property
     def groups(self) -> list[EntityGroup]:
         """What windows are counted by."""
-        return entity_groups(self.job.config.feature_spec)
+        return self.job.groups
 
     def piece(self, kind: str, batch: int, group: int, shard: int) -> str:
         """Return where a batch's share of a shard lies: `events` before the kernel, `windows` after it."""

@@ -70,6 +70,10 @@ class AnnounceOperator(BaseOperator):
             AirflowSkipException: when there is nothing to announce.
         """
         asset, date = self.announcement.asset, logical_date(context)
+        if context["dag_run"].run_type == "backfill":
+            raise AirflowSkipException(
+                f"no {asset.name} of {date}: Airflow's backfill starts no other DAG; start it by hand"
+            )
         if not self._is_usual(context):
             raise AirflowSkipException(f"no {asset.name}: what follows would run {self.rendering.settings.use_case!r}")
         fields = self.announcement.reading(self._metadata(context))

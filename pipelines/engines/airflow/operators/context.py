@@ -16,12 +16,13 @@ from nightshift import storage
 from nightshift.contracts.state import DeploymentTarget
 from nightshift.data.dates import parse_date
 from nightshift.data.splits import last_complete_day
-from nightshift.runtime.errors import UserError
+from nightshift.runtime.errors import UserError, check_names
 from pipelines import arguments, configs, environments, ir
 from pipelines.arguments import run_name
 from pipelines.commands import Commands
 
 EXPERIMENT = "nightshift"
+OPENLINEAGE = "openlineage"  # in the conf of a run that another DAG has started, by OpenLineage's provider
 NAMESPACE = "kubeflow"  # where the accounts, the claims and the secrets of the steps are, whoever starts them
 
 
@@ -151,6 +152,7 @@ class Rendering:
         return Commands(root, arguments, partial(_pull_metadata, context) if self.settings.is_cluster else None)
 
     def _arguments(self, context: Any) -> dict[str, Any]:
+        check_form(context)
         options = {name: value for name, value in context["params"].items() if name in self.pipeline.parameters}
         options["date"] = logical_date(context)
         # Airflow's own backfill runs a day in the past, whose model never goes live
@@ -160,6 +162,15 @@ class Rendering:
         if "data" in options and not self.settings.is_cluster:
             options["data"] = arguments.absolute(options["data"])
         return arguments.gather_arguments(self.pipeline, options, self.settings.state)
+
+
+def check_form(context: Any) -> None:
+    """Refuse what a run's conf has and its DAG's form has not; Airflow takes it as one more parameter.
+
+    Raises:
+        UserError: naming it and what the form has.
+    """
+    check_names("conf", set(context["params"]) - {OPENLINEAGE}, context["dag"].params)
 
 
 def logical_date(context: Any) -> str:

@@ -206,9 +206,9 @@ def test_an_outcome_is_positive_even_where_most_rows_have_it() -> None:
             "several columns may be what is predicted; give --label with one of",
         ),
         (
-            {"fraud": np.arange(ROWS) % 7},
+            {"fraud": np.arange(ROWS) % 7 / 2},
             {"label": "fraud"},
-            "'fraud' has 7 values, 0, 1, 2, 3, 4, 5, 6; give --positive",
+            "'fraud' has 7 values, 0, 0.5, 1, 1.5, 2, 2.5, 3; give --positive",
         ),
         ({"fraud": 1 + LABEL}, {"label": "fraud"}, "'fraud' has 2 values, 1, 2; give --positive"),
         ({"fraud": "x"}, {}, "no column is plainly what is predicted; give --label with one of"),
@@ -434,3 +434,39 @@ def test_a_column_that_is_the_number_itself_is_left_out() -> None:
     assigned = assign(sales(revenue=UNITS * 3 + 1))
 
     assert assigned.left_out["revenue"].startswith("since it rises or falls with the label on nearly every row")
+
+
+QUEUES = RNG.choice(["billing", "delivery", "technical"], ROWS, p=[0.5, 0.3, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("values", "classes"),
+    [(QUEUES, ["billing", "delivery", "technical"]), (1 + np.arange(ROWS) % 4, ["1", "2", "3", "4"])],
+)
+def test_a_label_of_three_or_more_values_is_one_of_classes(values: Any, classes: list[str]) -> None:
+    assigned = assign(table(fraud=values), label="fraud")
+
+    assert assigned.classes == classes and not assigned.is_number
+    assert {classes[int(number)] for number in assigned.label} == {*classes}
+    assert f"one of {len(classes)} classes, {', '.join(classes)}" in " ".join(assigned.notes)
+
+
+def test_a_class_is_yes_or_no_where_a_person_says_what_is_positive() -> None:
+    assigned = assign(table(fraud=QUEUES), label="fraud", positive=("technical",))
+
+    assert assigned.classes == []
+    assert assigned.settings["positive"] == ["technical"]
+
+
+def test_a_column_named_like_a_class_is_predicted_where_no_other_is() -> None:
+    assert assign(table(fraud="x", queue=QUEUES)).columns["label"] == "queue"
+    assert assign(table(queue=QUEUES)).columns["label"] == "fraud"
+
+
+def test_a_column_that_tells_a_class_is_left_out_and_asked_about() -> None:
+    agent = np.where(QUEUES == "technical", "Tina", RNG.choice(["Bo", "Dee"], ROWS))
+
+    assigned = assign(table(fraud=QUEUES, agent=agent), label="fraud")
+
+    assert "where class 'technical' is the positive one" in assigned.left_out["agent"]
+    assert "agent" not in assigned.columns.get("categorical", [])

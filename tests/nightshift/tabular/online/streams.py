@@ -23,13 +23,16 @@ CPU = frames.backend("cpu")
 FIRST = date(2024, 3, 1)
 START = FIRST.toordinal() - date(1970, 1, 1).toordinal()
 ROLES = ("customer", "terminal", "amount")
+Lines = tuple[dict[str, Any], ...]
 
 
-def config(roles=ROLES, windows=(1, 2), delay=1, limits: dict[str, Any] | None = None, **extra: Any) -> Config:
+def config(
+    roles=ROLES, windows=(1, 2), delay=1, limits: dict[str, Any] | None = None, declared: Lines = (), **extra: Any
+) -> Config:
     columns = {role: role for role in ("event_id", "event_time", *roles, "label")} | extra
     task = {"kind": "tabular", "candidates": {"a": {"kind": "xgboost"}}}
     preset = {"preset": "payments", "windows": [f"{days}d" for days in windows]}
-    features = {"features": [preset] if windows else [{"calendar": ["is_weekend", "is_night"]}]}
+    features = {"features": [preset, *declared] if windows else [{"calendar": ["is_weekend", "is_night"]}]}
     raw = {"name": "tiny", "label_delay_days": delay, "source": {"table": "t.csv"}, "columns": columns, "task": task}
     return parse(raw | {"limits": limits or {}} | features)
 

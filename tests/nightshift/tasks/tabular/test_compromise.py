@@ -14,6 +14,7 @@ from nightshift.data import splits
 from nightshift.data.splits import Days
 from nightshift.runtime.errors import UserError
 from nightshift.tasks.tabular import compromise
+from nightshift.tasks.tabular.training import require_both_classes
 
 ROOT = Path(__file__).parents[4]
 RAW = ROOT.parent / "shared" / "data" / "handbook" / "raw"
@@ -95,6 +96,17 @@ def test_only_the_customers_own_frauds_count_and_a_null_label_is_none():
 def test_without_the_rule_every_row_of_the_test_days_stays():
     rows = [("2018-07-25", "ann", 1), ("2018-08-07", "ann", 0), ("2018-08-08", "ann", 0), ("2018-08-15", "ann", 0)]
     assert kept(*rows, drop=False) == ["08-08"]
+
+
+@pytest.mark.parametrize(
+    ("compromised", "says"),
+    [(0, "0 positives in 0 rows, and a model"), (9, "0 rows, without 9 .*, or set protocol.drop_compromised: false")],
+)
+def test_test_rows_that_the_rule_has_emptied_name_it(compromised: int, says: str):
+    nothing = frame(("2018-08-08", "ann", 0)).head(0)
+    with pytest.raises(UserError, match=says) as refused:
+        require_both_classes(nothing, FOLD.test, compromised)
+    assert ("drop_compromised" in str(refused.value)) == bool(compromised)
 
 
 @pytest.mark.skipif(not RAW.exists(), reason="needs the published data in ../shared/data/handbook")
