@@ -31,6 +31,7 @@ from nightshift.stats import shift
 from nightshift.tasks.base.training import TrainingSetup
 from nightshift.tasks.classification import drift as classes
 from nightshift.tasks.classification import drift_reference
+from nightshift.tasks.classification.drift_reference import ItemModel
 from nightshift.tasks.classification.training import ItemRows
 from nightshift.tasks.images import simulator as pictures
 from nightshift.tasks.items import drift as embedding_drift
@@ -97,7 +98,7 @@ class WatchedNetwork:
         return (
             rows[references.KEYS]
             .reset_index(drop=True)
-            .join(drift_reference.describe(pixels, self.package.classes, self.graph))
+            .join(drift_reference.describe(pixels, ItemModel(self.graph, self.package.classes)))
         )
 
     def _world(self, day: date, drifts: dict[str, Any]) -> Any:

@@ -27,6 +27,7 @@ from benchmarks import figures
 from benchmarks.verses import verses
 from nightshift.config.neural import Trainer
 from nightshift.models.neural import devices, packing, processes
+from nightshift.models.neural.data import gather_resident
 from nightshift.models.neural.packing import PackedDataset
 from nightshift.models.neural.trainer import NetworkTraining
 from nightshift_llm.recipes import llama
@@ -132,10 +133,11 @@ def measure_llama(
     shape = {"vocabulary": VOCABULARY, "start": start, "length": LENGTH}
     recipe = llama.build("parameters", shape, {**parameters, "threads": threads})
     chapters = [encode(tokenizer, chapter) for chapter in texts[0].split(CHAPTERS)]
-    rows, weights = (torch.from_numpy(values) for values in packing.pack(chapters, start, LENGTH))
+    rows, targets = packing.pack(chapters, start, LENGTH), recipe.targets
+    counts, gather = torch.from_numpy(targets.count(rows)), gather_resident(torch.from_numpy(rows))
     with devices.reproducible(0, threads):
         training = NetworkTraining(
-            processes.replica(recipe, Trainer(), CPU), PackedDataset(rows, weights, recipe.fit.batch_size)
+            processes.replica(recipe, Trainer(), CPU), PackedDataset(gather, counts, recipe.fit.batch_size, targets)
         )
         take_steps(training, minutes * 60 - (time.perf_counter() - began))
         seconds = time.perf_counter() - began

@@ -22,7 +22,7 @@ from benchmarks import figures, planned
 from benchmarks.timing import wait_for_gpu
 from nightshift.config.neural import Recompute, Trainer
 from nightshift.models.neural import devices, processes
-from nightshift.models.neural.data import ResidentDataset
+from nightshift.models.neural.data import BatchShare, ResidentDataset
 from nightshift.models.neural.trainer import NetworkTraining
 from nightshift_llm.recipes import llama
 from nightshift_llm.recipes.llama import Llama
@@ -140,7 +140,7 @@ def train(arguments: argparse.Namespace, architecture: Llama) -> figures.Row:
     }
 
 
-def take_steps(training: NetworkTraining, batches: Iterator[tuple[Tensor, Tensor]], count: int) -> None:
+def take_steps(training: NetworkTraining, batches: Iterator[BatchShare], count: int) -> None:
     """Take some steps of a training."""
     for batch in islice(batches, count):
         training.step(batch)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from nightshift.config.neural import Compile, PipelineSchedule, Trainer
+from nightshift.config.neural import Compile, Keep, PipelineSchedule, Trainer
 from nightshift_llm.recipes.llama import Llama
 from nightshift_perf.planning import search
 from nightshift_perf.planning.layout import Checkpointing, Cluster, ParallelLayout
@@ -28,6 +28,7 @@ def describe_model(recipe: Llama) -> Transformer:
         vocabulary=shape.vocab_size,
         sequence=recipe.length,
         gated=True,
+        tied=shape.tie_word_embeddings,
     )
 
 
@@ -45,5 +46,6 @@ def describe_layout(recipe: Llama, trainer: Trainer, cluster: Cluster) -> Parall
         shard=trainer.shard if trainer.shard > 1 else 0,
         checkpointing=Checkpointing(fit.recompute.value),
         fused=fit.compile is not Compile.NONE,
+        copies=(fit.keep is Keep.BEST) + (fit.ema_decay > 0),
     )
     return replace(layout, micro_batch=fit.batch_size // layout.data(cluster) // fit.microbatches)

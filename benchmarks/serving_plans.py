@@ -2,12 +2,14 @@
 
     python -m venv runs/aiconfigurator
     runs/aiconfigurator/bin/pip install aiconfigurator==0.12.0 aiconfigurator-core==0.12.0
-    python -m benchmarks.serving_plans runs/aiconfigurator/bin/python         # RECORD=1 replaces the tests' points too
-    python -m benchmarks.serving_plans runs/aiconfigurator/bin/python --fit   # prints efficiency.yaml anew
+    python -m benchmarks.serving_plans runs/aiconfigurator/bin/python   # RECORD=1 replaces the tests' points too
+    python -m benchmarks.serving_plans --fit        # prints efficiency.yaml anew
+    python -m benchmarks.serving_plans --left-out   # prints accuracy.yaml anew: fits without one publisher each
 
-The constants of `planning/serving/efficiency.yaml` in packages/perf are fitted to every second point of `REQUESTS`; the
-others judge them. Agreement on the time to a first token says less than the rest: the form of the wait for other
-prompts, and the time that the engine adds per layer, are AIConfigurator's own.
+The constants of `planning/serving/efficiency.yaml` in packages/perf are fitted to every second point of `REQUESTS`, and
+to the servers of `published.csv` beside it; the other points judge them. Agreement on the time to a first token says
+less than the rest: the form of the wait for other prompts, and the time that the engine adds per layer, are
+AIConfigurator's own.
 """
 
 import argparse
@@ -29,10 +31,10 @@ from rich.console import Console
 from benchmarks.figures import RECORD, Row, publish
 from nightshift.costs.prices import read_machines
 from nightshift_perf.hardware import gpu
-from nightshift_perf.planning.published import spread
 from nightshift_perf.planning.serving.batching import OperatingPoint, RequestLength, operate
 from nightshift_perf.planning.serving.efficiency import ServingEfficiency
 from nightshift_perf.planning.serving.fleet import Objective
+from nightshift_perf.planning.serving.published import PublishedThroughput, read_points
 from nightshift_perf.planning.serving.replica import ServingReplica
 from nightshift_perf.planning.serving.shapes import read_shape
 
@@ -65,8 +67,10 @@ GUESSES = ServingEfficiency(
 )
 SHARED = ("prompt", "quantization", "dispatch", "queue")
 OWN = ("attention", "traffic", "links", "kernel", "decode", "collective")  # an architecture has its own
+SHARES = ("attention", "traffic", "links")
+HIGHEST = 0.9  # of a data sheet's figure that a share is fitted to
 ARCHITECTURES = {"ampere": ("bf16",), "hopper": ("bf16", "fp8"), "blackwell": ("bf16", "fp8")}
-LOOSENESS = 0.5  # standard deviation of the logarithms around the guesses, beside one of 0.1 of the points
+LOOSENESS = 0.12  # standard deviation of the logarithms around the guesses, beside one of 0.1 of the points
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,12 @@ class FittedReplica(ServingReplica):
     def efficiency(self) -> ServingEfficiency:
         """What is fitted."""
         return self.fitted
+
+    @classmethod
+    def copy_from(cls, replica: ServingReplica, rows: Mapping[str, ServingEfficiency]) -> "FittedReplica":
+        """Return a replica with other efficiencies, by architecture."""
+        row = rows[replica.gpu.architecture]
+        return cls(replica.model, replica.gpu, replica.precision, replica.tensor, row)
 
 
 @dataclass(frozen=True)
@@ -118,9 +128,7 @@ class OraclePoint:
 
     def with_efficiencies(self, rows: Mapping[str, ServingEfficiency]) -> "OraclePoint":
         """Return the point with other efficiencies, by architecture."""
-        replica = self.replica
-        row = rows[replica.gpu.architecture]
-        return replace(self, replica=FittedReplica(replica.model, replica.gpu, replica.precision, replica.tensor, row))
+        return replace(self, replica=FittedReplica.copy_from(self.replica, rows))
 
 
 # what a fit does without, to see whether its constants hold there
@@ -140,13 +148,18 @@ QUANTITIES: dict[str, Callable[[OraclePoint], float]] = {
 def main() -> None:
     """Print errors and regret and publish them, or print the constants of a fit."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving_plans")
-    parser.add_argument("oracle", help="Python of AIConfigurator's environment")
+    parser.add_argument("oracle", nargs="?", help="Python of AIConfigurator's environment")
     parser.add_argument("--fit", action="store_true", help="print the constants that fit best, and exit")
+    parser.add_argument("--left-out", action="store_true", help="print errors at publishers left out, and exit")
     args = parser.parse_args()
+    if args.fit or args.left_out:
+        points, published = read_table(POINTS.read_text().splitlines()), read_points()
+        table = leave_out(points, published) if args.left_out else describe(fit(points[::2], published))
+        return Console().print(yaml.safe_dump(table, sort_keys=False))
+    if not args.oracle:
+        parser.error("name the Python of AIConfigurator's environment, or --fit or --left-out")
     lines = _ask(args.oracle)
-    points = read_points(lines)
-    if args.fit:
-        return Console().print(yaml.safe_dump(describe(fit(select_points(points)[::2])), sort_keys=False))
+    points = read_table(lines)
     publish("serving-plans", list(compare(points)), ERRORS)
     choices = {"precision, GPUs per replica": None, "and the GPU, on demand": "on-demand", "and the GPU, spot": "spot"}
     publish(
@@ -158,7 +171,7 @@ def main() -> None:
     return None
 
 
-def read_points(lines: Iterable[str]) -> list[OraclePoint]:
+def read_table(lines: Iterable[str]) -> list[OraclePoint]:
     """Return the points of a table as the oracle's script writes it."""
     return [_parse(row) for row in csv.DictReader(lines)]
 
@@ -166,6 +179,12 @@ def read_points(lines: Iterable[str]) -> list[OraclePoint]:
 def select_points(points: Iterable[OraclePoint]) -> list[OraclePoint]:
     """Return the points of `REQUESTS`: every second one is fitted, from the first on."""
     return [point for point in points if point.concurrency == REQUESTS[point.request]]
+
+
+def spread(errors: Iterable[float]) -> tuple[float, float]:
+    """Return the median and the 90th percentile of absolute errors."""
+    absolute = [abs(error) for error in errors]
+    return median(absolute), quantiles(absolute, n=10)[-1]
 
 
 def compare(points: Sequence[OraclePoint]) -> Iterator[Row]:
@@ -219,7 +238,7 @@ def summarize(choice: str, costs: Sequence[float]) -> Row:
 def generalize(points: Iterable[OraclePoint]) -> Iterator[Row]:
     """Yield rows of errors at points of a kind that the constants were not fitted to, unlike those of the table."""
     for name, is_left_out in LEFT_OUT.items():
-        rows = fit([point for point in points if not is_left_out(point)])
+        rows = fit([point for point in points if not is_left_out(point)], ())
         trials = [point.with_efficiencies(rows) for point in points if is_left_out(point)]
         spreads = {quantity: spread(map(error, trials)) for quantity, error in QUANTITIES.items()}
         yield {"left out of the fit": name, "points": len(trials)} | {
@@ -227,18 +246,56 @@ def generalize(points: Iterable[OraclePoint]) -> Iterator[Row]:
         }
 
 
-def fit(points: Sequence[OraclePoint]) -> dict[str, ServingEfficiency]:
+def leave_out(
+    points: Sequence[OraclePoint], published: Sequence[PublishedThroughput]
+) -> dict[str, dict[str, float | int]]:
+    """Return errors in tokens/s per GPU at each publisher's points by fits without them, as in `accuracy.yaml`."""
+    throughput = QUANTITIES["tokens/s per GPU"]
+    rows = fit([], published)
+    errors = {"AIConfigurator": [throughput(point.with_efficiencies(rows)) for point in points]}
+    for publisher in dict.fromkeys(point.publisher for point in published):
+        rows = fit(points[::2], [point for point in published if point.publisher != publisher])
+        judged = [point for point in published if point.publisher == publisher]
+        errors[publisher] = [with_efficiencies(point, rows).error for point in judged]
+    errors = {"all": [error for one in errors.values() for error in one]} | errors
+    return {name: _summarize_errors(relative) for name, relative in errors.items()}
+
+
+def with_efficiencies(point: PublishedThroughput, rows: Mapping[str, ServingEfficiency]) -> PublishedThroughput:
+    """Return a published point with other efficiencies, by architecture."""
+    return replace(point, replica=FittedReplica.copy_from(point.replica, rows))
+
+
+def fit(points: Sequence[OraclePoint], published: Sequence[PublishedThroughput]) -> dict[str, ServingEfficiency]:
     """Return the efficiencies that meet the points best, by least squares of log errors."""
     from scipy.optimize import least_squares
 
     def residuals(logs: np.ndarray) -> np.ndarray:
         rows = unpack_factors(np.exp(logs))
         trials = [point.with_efficiencies(rows) for point in points]
-        misses = [math.log1p(error(trial)) / 0.1 for trial in trials for error in QUANTITIES.values()]
-        return np.array([*misses, *logs / LOOSENESS])
+        misses = [error(trial) for trial in trials for error in QUANTITIES.values()]
+        misses += [with_efficiencies(point, rows).error for point in published]
+        return np.array([*(math.log1p(miss) / 0.1 for miss in misses), *logs / LOOSENESS])
 
-    count = len(SHARED) + sum(len(OWN) + len(precisions) for precisions in ARCHITECTURES.values())
-    return unpack_factors(np.exp(least_squares(residuals, np.zeros(count), loss="soft_l1", max_nfev=20).x))
+    highest = np.log([*_list_bounds()])
+    return unpack_factors(
+        np.exp(
+            least_squares(residuals, np.zeros_like(highest), bounds=(-np.inf, highest), loss="soft_l1", max_nfev=20).x
+        )
+    )
+
+
+def _list_bounds() -> Iterator[float]:
+    """Yield the highest factor of each guess, as `unpack_factors` reads them: no share exceeds its data sheet's."""
+    yield from [math.inf] * len(SHARED)
+    for precisions in ARCHITECTURES.values():
+        yield from (HIGHEST / GUESSES.products[precision] for precision in precisions)
+        yield from (HIGHEST / getattr(GUESSES, name) if name in SHARES else math.inf for name in OWN)
+
+
+def _summarize_errors(relative: Sequence[float]) -> dict[str, float | int]:
+    middle, tail = spread(relative)
+    return {"points": len(relative), "median": round(float(middle), 3), "tail": round(float(tail), 3)}
 
 
 def describe(rows: Mapping[str, ServingEfficiency]) -> dict[str, float | dict]:
@@ -280,7 +337,7 @@ def _ask(python: str) -> list[str]:
 def _keep(lines: list[str]) -> Iterator[str]:
     """Yield the header and the lines of the points that are judged."""
     yield lines[0]
-    for line, point in zip(lines[1:], read_points(lines), strict=True):
+    for line, point in zip(lines[1:], read_table(lines), strict=True):
         if point in select_points([point]):
             yield line
 

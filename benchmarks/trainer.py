@@ -143,7 +143,7 @@ def bare(recipe: MLP, data: object) -> None:
     model = recipe.model()
     optimizer = torch.optim.Adam(model.parameters(), lr=recipe.fit.learning_rate, fused=True)
     loss = nn.BCEWithLogitsLoss()
-    for inputs, labels in data:
+    for inputs, labels, *_ in data:
         optimizer.zero_grad()
         loss(model(inputs).flatten(), labels).backward()
         optimizer.step()
@@ -217,11 +217,11 @@ def gathers(name: str, take: Take, width: int) -> Gather:
     if name == "ahead":
         return data.gather_streamed(take, width, CPU)
     if name == "asked":
-        return lambda order, size, skip: (
-            torch.from_numpy(take(indices.numpy())) for indices in torch.split(order, size)[skip:]
+        return lambda rows, sizes, skip: (
+            torch.from_numpy(take(indices.numpy())) for indices in torch.split(rows, sizes)[skip:]
         )
     held = torch.zeros((32, SIDE, SIDE, 3), dtype=torch.uint8)
-    return lambda order, size, skip: (held[: len(indices)] for indices in torch.split(order, size)[skip:])
+    return lambda _, sizes, skip: (held[:size] for size in sizes[skip:])
 
 
 def epoch(recipe: ResNet, data: TrainingDataset) -> tuple[float, float]:
