@@ -12,6 +12,7 @@ from infra.policies.workloads import pods
 from nightshift.costs.prices import read_machines
 from pipelines.environments import SITES
 
+_PORTS = 64_512  # of an address of Cloud NAT
 _RESERVED = ("kubeReserved", "systemReserved")
 # addresses that a node's network interfaces hold for its pods at least: EKS keeps one interface in reserve
 _ADDRESSES_OF_A_NODE = 16
@@ -40,6 +41,35 @@ def ranges_hold_the_largest_pools(environment: Environment) -> Iterator[Problem]
                 subnetwork.address, "ip_cidr_range", text, f"must hold {nodes} nodes, the maximum of all pools"
             )
     yield from _subnets(environment)
+
+
+@policy("https://docs.cloud.google.com/nat/docs/ports-and-addresses")
+def gateways_have_ports_for_all_nodes(environment: Environment) -> Iterator[Problem]:
+    """A node for which a gateway's addresses have no ports left reaches nothing outside of its network."""
+    nodes = sum(_maximum(pool) for pool in environment.of_type("google_container_node_pool"))
+    for gateway in environment.of_type("google_compute_router_nat"):
+        addresses, ports = gateway.values.get("nat_ips"), int(gateway.values.get("min_ports_per_vm") or 64)
+        if addresses and len(addresses) * _PORTS < nodes * ports:
+            allowed = f"must be more for {nodes} nodes with {ports} ports each, or min_ports_per_vm less"
+            yield Problem(gateway.address, "nat_ips", len(addresses), allowed)
+
+
+@policy("https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md")
+def the_autoscaler_may_start_all_nodes(environment: Environment) -> Iterator[Problem]:
+    """A limit of all cores below the pools' maxima leaves steps pending that a pool has room for."""
+    arguments = environment.values.get("cluster-autoscaler", {}).get("extraArgs", {})
+    most = str(arguments.get("cores-total", "")).rpartition(":")[2]
+    cores = sum(
+        int(group.block("scaling_config").get("max_size") or 0)
+        * max(_size(name)["cpu"] for name in group.values["instance_types"])
+        for group in environment.of_type("aws_eks_node_group")
+    )
+    if most and int(most) < cores:
+        where, allowed = (
+            "infra/cluster/values/cluster-autoscaler.yaml",
+            f"must be at least {cores:g}, the pools'",
+        )
+        yield Problem(where, "extraArgs.cores-total", most, allowed)
 
 
 def _maximum(pool: Resource) -> int:

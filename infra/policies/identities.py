@@ -294,3 +294,18 @@ def grants_name_the_account_in_their_address(environment: Environment) -> Iterat
         if owner and name and not str(owner.values.get("account_id")).endswith(f"-{name[1]}"):
             allowed = f"must be the account with suffix -{name[1]}"
             yield Problem(grant.address, "member", owner.address, allowed)
+
+
+@policy("https://docs.cloud.google.com/iam/docs/granting-changing-revoking-access")
+def grants_do_not_replace_each_other(environment: Environment) -> Iterator[Problem]:
+    """A binding is all members of a role on a resource: it takes the role from those who have a member's grant."""
+    granted = {_target(grant) for grant in environment.resources if grant.type.endswith("_iam_member")}
+    for binding in environment.resources:
+        if binding.type.endswith("_iam_binding") and _target(binding) in granted:
+            yield Problem(binding.address, "role", binding.values["role"], "must be an iam_member: others have it")
+
+
+def _target(grant: Resource) -> tuple[object, ...]:
+    """Return what a grant is on, by all of its arguments but the members and what the cloud computes."""
+    names = sorted(grant.values.keys() - {"member", "members", "etag", "id"})
+    return (grant.type.rpartition("_iam_")[0], *((name, str(grant.values[name])) for name in names))

@@ -202,10 +202,13 @@ def node_pools_match_their_requirements(environment: Environment) -> Iterator[Pr
         if spot != ("nightshift/spot" in taints):
             allowed = f"must {'' if spot else 'not '}include nightshift/spot, which only spot pools have"
             yield Problem(label(pool), "taints", sorted(taints), allowed)
+        gpus = template["metadata"].get("labels", {}).get("nightshift/gpus")
+        if gpus and "nvidia.com/gpu" not in taints:
+            allowed = "must include nvidia.com/gpu: any pod may run there, and keeps a GPU node from being empty"
+            yield Problem(label(pool), "taints", sorted(taints), allowed)
         name, classes = template["spec"]["nodeClassRef"]["name"], environment.of_kind("EC2NodeClass")
         if name not in {node_class["metadata"]["name"] for node_class in classes}:
             yield Problem(label(pool), "nodeClassRef.name", name, "no EC2NodeClass has this name")
-        gpus = template["metadata"].get("labels", {}).get("nightshift/gpus")
         counts = requirements.get("karpenter.k8s.aws/instance-gpu-count")
         if gpus and counts and counts != [gpus]:
             yield Problem(

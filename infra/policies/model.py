@@ -10,6 +10,7 @@ from typing import Any
 
 from infra.cloud.answers import Waiver
 from nightshift.runtime import strict_yaml
+from nightshift.runtime.errors import nearest
 
 Json = dict[str, Any]
 _TABLES = Path(__file__).with_name("tables")
@@ -181,6 +182,13 @@ def label(value: Json) -> str:
     """Return the name of a Kubernetes object in findings: <namespace>/<kind>/<name>."""
     meta = value["metadata"]
     return "/".join(filter(None, (meta.get("namespace"), value["kind"], meta["name"])))
+
+
+def judge_unknown(name: str, known: Iterable[str]) -> tuple[str, Severity]:
+    """Return the end of a message on a name that a table lacks, and its severity: it breaks where it is misspelled."""
+    if hint := nearest(name, known):
+        return f"none here is called so{hint}", Severity.BREAKS
+    return "it is not known here: see that it exists", Severity.ADVICE
 
 
 def one_of(names: Iterable[object]) -> str:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from infra.policies.model import Environment, Json, Problem, Resource, Severity, one_of, policy, table
+from infra.policies.model import Environment, Json, Problem, Resource, Severity, judge_unknown, one_of, policy, table
 from nightshift.runtime import strict_yaml
 
 # arguments that hold a document of IAM
@@ -80,7 +80,8 @@ def service_principals_have_their_actions_and_conditions(environment: Environmen
         for name in as_list(principal.get("Service", [])) if isinstance(principal, dict) else ():
             where, row = f"{argument}.Principal.Service", known.get(name)
             if row is None:
-                yield Problem(resource.address, where, name, one_of(known))
+                allowed, severity = judge_unknown(name, known)
+                yield Problem(resource.address, where, name, allowed, severity=severity)
                 continue
             missing = {*row["actions"]} - {*as_list(statement.get("Action", []))}
             if missing:
@@ -101,8 +102,8 @@ def conditions_match_the_keys_and_values_of_requests(environment: Environment) -
             for key, values in keys.items():
                 where, row = f"{argument}.Condition.{operator}.{key}", rows.get(key)
                 if row is None:
-                    allowed = f"no request has the key {key}; if one does, add it to {_TABLE}"
-                    yield Problem(resource.address, where, values, allowed)
+                    allowed, severity = judge_unknown(key, rows)
+                    yield Problem(resource.address, where, values, allowed, severity=severity)
                     continue
                 if operator not in row["operators"]:
                     allowed = f"the operator must be {' or '.join(row['operators'])} ({row['source']})"
@@ -138,6 +139,20 @@ def iam_actions_exist(environment: Environment) -> Iterator[Problem]:
                 yield Problem(resource.address, f"{argument}.Action", action, allowed)
 
 
+@policy(
+    "https://docs.github.com/en/actions/how-tos/secure-your-work/security-harden-deployments/oidc-in-aws",
+    Severity.EXPOSES,
+)
+def workflows_are_of_one_owner(environment: Environment) -> Iterator[Problem]:
+    """A wildcard in the owner's name lets in the workflows of every owner whose name begins in the same way."""
+    for resource, argument, statement in documents(environment):
+        for operator, keys in statement.get("Condition", {}).items():
+            for subject in as_list(keys.get("token.actions.githubusercontent.com:sub", [])):
+                if not re.match(r"repo:[\w-]+/", str(subject)):
+                    where = f"{argument}.Condition.{operator}"
+                    yield Problem(resource.address, where, subject, "must name an owner, as in repo:OWNER/NAME:*")
+
+
 @policy("https://docs.aws.amazon.com/aws-managed-policy/latest/reference/policy-list.html")
 def managed_policies_exist_and_fit_their_role(environment: Environment) -> Iterator[Problem]:
     """A misspelled managed policy fails the apply, and one on another service's role leaves its own without rights."""
@@ -147,7 +162,8 @@ def managed_policies_exist_and_fit_their_role(environment: Environment) -> Itera
         arn, role = str(attachment.values.get("policy_arn", "")), attachment.values.get("role")
         name = arn.partition(":policy/")[2]
         if ":aws:policy/" in arn and name not in known:
-            yield Problem(attachment.address, "policy_arn", arn, f"AWS has no such policy: {one_of(known)}")
+            allowed, severity = judge_unknown(name, known)
+            yield Problem(attachment.address, "policy_arn", arn, allowed, severity=severity)
         elif name in known and trusted.get(role) and known[name] not in trusted[role]:
             allowed = f"it is for roles of {known[name]}, and {role} trusts {', '.join(trusted[role])}"
             yield Problem(attachment.address, "policy_arn", arn, allowed)

@@ -28,6 +28,10 @@ def ranges_do_not_overlap(environment: Environment) -> Iterator[Problem]:
             yield Problem(one, field, first, f"it overlaps {second} of {two}: choose a free range")
     for network in environment.of_type("aws_vpc"):
         whole = ipaddress.ip_network(network.values["cidr_block"])
+        for cluster in environment.of_type("aws_eks_cluster"):
+            services = cluster.block("kubernetes_network_config").get("service_ipv4_cidr")
+            if services and whole.overlaps(ipaddress.ip_network(services)):
+                yield Problem(cluster.address, "service_ipv4_cidr", services, f"it overlaps the network, {whole}")
         for where, field, text in ranges:
             if not ipaddress.ip_network(text).subnet_of(whole):  # type: ignore[arg-type]
                 yield Problem(where, field, text, f"must lie within the network's {whole}")
@@ -307,10 +311,19 @@ def firewall_rules_target_nodes_and_their_callers(environment: Environment) -> I
         sources = rule.values.get("source_ranges") or []
         if expected and sources and not {*sources} <= expected:
             yield Problem(rule.address, "source_ranges", sources, f"requests come from {', '.join(sorted(expected))}")
-        if str(rule.values.get("direction")) != "INGRESS":
-            yield Problem(
-                rule.address, "direction", rule.values.get("direction"), "must be INGRESS: nodes receive these requests"
-            )
+        if (direction := rule.values.get("direction")) != "INGRESS" and not rule.values.get("destination_ranges"):
+            yield Problem(rule.address, "direction", direction, "must be INGRESS: nodes receive these requests")
+
+
+@policy("https://docs.cloud.google.com/firewall/docs/firewalls#priority_order_for_firewall_rules")
+def allowed_traffic_comes_before_denied(environment: Environment) -> Iterator[Problem]:
+    """Of rules with one priority those that deny decide: what another one allows is refused all the same."""
+    rules = environment.of_type("google_compute_firewall")
+    for denied, allowed in itertools.permutations(rules, 2):
+        same = all(denied.values.get(name) == allowed.values.get(name) for name in ("direction", "network"))
+        one, two = (int(rule.values.get("priority") or 1000) for rule in (denied, allowed))
+        if same and denied.block("deny").get("protocol") == "all" and allowed.values.get("allow") and two >= one:
+            yield Problem(allowed.address, "priority", two, f"must be less than that of {denied.address}, {one}")
 
 
 def _sources(environment: Environment, rule: Resource) -> set[str]:

@@ -3,7 +3,19 @@
 import re
 from collections.abc import Iterator
 
-from infra.policies.model import Environment, Json, Problem, Resource, blocks, label, leaves, one_of, policy, table
+from infra.policies.model import (
+    Environment,
+    Json,
+    Problem,
+    Resource,
+    blocks,
+    judge_unknown,
+    label,
+    leaves,
+    one_of,
+    policy,
+    table,
+)
 from infra.policies.names import as_list, documents
 from infra.policies.secrets import namespaces_of_charts, read_keys
 
@@ -240,4 +252,5 @@ def network_policies_select_existing_namespaces(environment: Environment) -> Ite
             for expression in selector.get("matchExpressions", []):
                 selected += expression.get("values", [])
             for name in {*selected} - names - {None}:
-                yield Problem(label(value), path, name, f"no namespace has this name: {one_of(names)}")
+                allowed, severity = judge_unknown(name, names)
+                yield Problem(label(value), path, name, allowed, severity=severity)

@@ -154,5 +154,5 @@ def alerts_link_to_their_runbook(environment: Environment) -> Iterator[Problem]:
     """A link to another section shows the person on call the wrong steps."""
     for where, rule, _ in (alert for alert in alerts(environment) if "alert" in alert[1]):
         link, anchor = rule.get("annotations", {}).get("runbook_url"), str(rule.get("alert")).lower()
-        if link != f"docs/runbooks/alerts.md#{anchor}":
+        if not str(link).startswith("https://") and link != f"docs/runbooks/alerts.md#{anchor}":
             yield Problem(where, "annotations.runbook_url", link, f"must be docs/runbooks/alerts.md#{anchor}")

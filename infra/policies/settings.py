@@ -202,3 +202,33 @@ def _words(texts: list[Any]) -> list[str]:
         except ValueError:
             words.append(text)
     return words
+
+
+@policy("https://kubectl.docs.kubernetes.io/references/kustomize/kustomization/resource/")
+def manifests_are_listed(environment: Environment) -> Iterator[Problem]:
+    """A manifest that no kustomization lists is never applied."""
+    infra = environment.infra.resolve()
+    listed = {
+        (file.parent / str(name)).resolve()
+        for file in infra.rglob("kustomization.yaml")
+        for _, name in leaves(strict_yaml.load_document(file.read_text()))
+        if str(name).endswith(".yaml")
+    }
+    for folder in {path.parent for path in listed if path.is_file()}:
+        for file in {*folder.glob("*.yaml")} - listed - {folder / "kustomization.yaml"}:
+            if re.search(r"^kind: ", file.read_text(), re.MULTILINE):
+                where, allowed = str(file.relative_to(infra.parent)), "must be among the resources of a kustomization"
+                yield Problem(where, "file", file.name, allowed)
+
+
+@policy("infra/cluster/charts.yaml")
+def single_values_meet_their_entry(environment: Environment) -> Iterator[Problem]:
+    """A value that is set by its place in a list goes to another entry once one comes before it."""
+    for chart in strict_yaml.load_document((environment.infra / "cluster" / "charts.yaml").read_text()):
+        for path in chart.get("set") or ():
+            if place := re.fullmatch(r"(\w+)\[(\d+)\]\.(\w+)", path):
+                entries = dict(enumerate(environment.values[chart["name"]].get(place[1], [])))
+                entry = entries.get(int(place[2]))
+                if entry is None or place[3] in entry:
+                    where = f"infra/cluster/values/{chart['name']}.yaml"
+                    yield Problem(where, path.rpartition(".")[0], entry, "must be the entry that charts.yaml sets")

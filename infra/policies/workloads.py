@@ -317,6 +317,33 @@ def pods_can_reach_metadata_servers_and_dns(environment: Environment) -> Iterato
                 yield Problem(label(value), "egress.ports", sorted(ports), "must open port 53 for both UDP and TCP")
 
 
+@policy("https://kubernetes.io/docs/concepts/services-networking/network-policies/#networkpolicy-resource")
+def network_policies_name_their_directions(environment: Environment) -> Iterator[Problem]:
+    """Rules of a direction that policyTypes leaves out do nothing."""
+    for value in environment.of_kind("NetworkPolicy"):
+        named = value["spec"].get("policyTypes")
+        for direction in ("Ingress", "Egress"):
+            if named and value["spec"].get(direction.lower()) and direction not in named:
+                yield Problem(label(value), "policyTypes", named, f"must include {direction}, which has rules")
+
+
+@policy("https://kubernetes.io/docs/concepts/policy/resource-quotas/#compute-resource-quota")
+def quotas_have_defaults(environment: Environment) -> Iterator[Problem]:
+    """A quota refuses every container that names no request or limit of its resource, unless there is a default."""
+    defaults = {
+        (value["metadata"]["namespace"], f"{kind}.{name}")
+        for value in environment.of_kind("LimitRange")
+        for limit in value["spec"]["limits"]
+        for kind, field in (("limits", "default"), ("requests", "defaultRequest"))
+        for name in limit.get(field, {})
+    }
+    for quota in environment.of_kind("ResourceQuota"):
+        of_containers = [name for name in quota["spec"]["hard"] if name.endswith((".cpu", ".memory"))]
+        for name in of_containers:
+            if (quota["metadata"]["namespace"], name) not in defaults:
+                yield Problem(label(quota), "hard", name, "the LimitRange of its namespace must have a default of it")
+
+
 @policy("infra/policies/tables/kubernetes.yaml, open_ports")
 def network_policies_open_ports_with_listeners(environment: Environment) -> Iterator[Problem]:
     """Where a policy opens a port without a listener, the right port stays closed."""
@@ -372,6 +399,9 @@ def scaled_objects_stay_within_bounds(environment: Environment) -> Iterator[Prob
         fallback = spec.get("fallback", {}).get("replicas", least)
         if not least <= fallback <= most:
             yield Problem(label(value), "fallback.replicas", fallback, f"must lie between {least} and {most}")
+        if least < 1 and all(trigger["type"] == "prometheus" for trigger in spec["triggers"]):
+            allowed = "must be at least 1: the metrics are those of its pods, and without a pod nothing wakes it"
+            yield Problem(label(value), "minReplicaCount", least, allowed)
         if least > most or most < 1:
             yield Problem(label(value), "maxReplicaCount", most, f"must be at least 1 and minReplicaCount, {least}")
         for trigger in spec["triggers"]:

@@ -31,7 +31,13 @@ LOOPED = {
 
 
 class PipelineReplica(ParallelReplica):
-    """The stages of a network that are in this process."""
+    """The stages of a network that are in this process.
+
+    Attributes:
+        stages: as PyTorch has them, in their order.
+    """
+
+    stages: list[Any]
 
     def _distribute(self) -> None:
         processes, rank = self.mesh["pipeline"].size(), self.mesh["pipeline"].get_local_rank()
@@ -46,16 +52,16 @@ class PipelineReplica(ParallelReplica):
         for part in self.parts:
             self._split(part)
         group = self.mesh["pipeline"].get_group()
-        own = [PipelineStage(cut[number], number, len(cut), self.device, group=group) for number in here]
+        self.stages = [PipelineStage(cut[number], number, len(cut), self.device, group=group) for number in here]
         self._is_first, self._is_last = 0 in here, len(cut) - 1 in here
-        self._schedule = self._build_schedule(own)
+        self._schedule = self._build_schedule()
 
-    def _build_schedule(self, own: list[Any]) -> Any:
+    def _build_schedule(self) -> Any:
         # gradients are not averaged over pieces: the loss says what each counts
         common: dict[str, Any] = {"loss_fn": self._loss, "scale_grads": False}
         if self.trainer.schedule in LOOPED:
-            return LOOPED[self.trainer.schedule](own, self.fit.microbatches, **common)
-        return Schedule1F1B(own[0], self.fit.microbatches, **common)
+            return LOOPED[self.trainer.schedule](self.stages, self.fit.microbatches, **common)
+        return Schedule1F1B(self.stages[0], self.fit.microbatches, **common)
 
     def backward(self, batch: BatchShare, scale: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ARG002
         """Add the gradients of a batch's mean loss; return the loss, which only the last stage knows."""

@@ -73,8 +73,7 @@ class PieceTimer:
 
     def watch(self, replica: PipelineReplica) -> None:
         """Time every piece from now on."""
-        schedule: Any = replica._schedule  # noqa: SLF001 nothing else tells what stages do when
-        for stage in getattr(schedule, "_stages", None) or [schedule._stage]:  # noqa: SLF001
+        for stage in replica.stages:
             for work, name in PASSES.items():
                 setattr(stage, name, partial(self._time, (work, stage.stage_index), getattr(stage, name)))
 

@@ -7,6 +7,7 @@ those of live tensors, and a schedule's actions take 1 forward and 2 backward.
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -48,22 +49,26 @@ SECONDS = {"forward": 1.0, "backward": 2.0}  # units of time
 
 
 class Census(TorchDispatchMode):
-    """Counts the bytes of the tensors that operations make and somebody still holds.
+    """Counts the bytes of tensors that are there, and of those that operations make while somebody holds them.
 
     Attributes:
         peak: the most at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
         super().__init__()
         self.peak = self._bound = self._operations = 0
         self._storages: dict[int, StorageWeakRef] = {}
+        self._add(tensors)
+
+    def _add(self, tensors: Iterable[Tensor]) -> None:
+        for storage in (shard(tensor).untyped_storage() for tensor in tensors):
+            if self._storages.setdefault(storage._cdata, reference := StorageWeakRef(storage)) is reference:
+                self._bound += storage.nbytes()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        for storage in (shard(value).untyped_storage() for value in tree_leaves(result) if isinstance(value, Tensor)):
-            if self._storages.setdefault(storage._cdata, reference := StorageWeakRef(storage)) is reference:
-                self._bound += storage.nbytes()
+        self._add(value for value in tree_leaves(result) if isinstance(value, Tensor))
         self._operations += 1
         # FSDP fills storages again outside of operations
         if self._bound > self.peak or self._operations % 10 == 0:
@@ -114,19 +119,24 @@ def count_peak(replica: Replica) -> int:
     training = NetworkTraining(replica, rows)
     batches = training.batches()
     training.step(next(batches))
-    kept = count_states(training)
     replica.clear()
-    with Census() as census:
+    with Census([*list_states(training), *list_buffers(replica)]) as census:
         replica.backward(next(batches), lambda loss: loss)
-    return kept + census.peak
+    return census.peak
 
 
-def count_states(training: NetworkTraining) -> int:
-    """Return the bytes of this process's parameters, their moments and copies; gradients come and go."""
+def list_states(training: NetworkTraining) -> list[Tensor]:
+    """Return this process's parameters, their moments and copies; gradients come and go."""
     moments = [value for state in training.optimizer.state.values() for value in state.values()]
     copies = [kept for name, kept in training.state().items() if name.startswith(("best.", "ema."))]
-    tensors = [*(weight for part in training.replica.parts for weight in part.parameters()), *moments, *copies]
-    return sum(shard(tensor).nbytes for tensor in tensors)
+    return [*(weight for part in training.replica.parts for weight in part.parameters()), *moments, *copies]
+
+
+def list_buffers(replica: Replica) -> list[Tensor]:
+    """Return the tensors in which stages of this process receive: one for each piece of a batch, from the start on."""
+    kinds = [kind for stage in getattr(replica, "stages", []) for kind in (stage.args_recv_info, stage.grad_recv_info)]
+    messages = [message for kind in kinds for piece in kind.values() for message in piece]
+    return [message.buffer for message in messages if message.buffer is not None]
 
 
 def gather(value: int) -> list[int]:
@@ -139,8 +149,7 @@ def gather(value: int) -> list[int]:
 def record_actions(replica: PipelineReplica) -> list[Piece]:
     """Return a list to which every piece is added that a stage of this process computes from now on."""
     actions: list[Piece] = []
-    schedule: Any = replica._schedule  # PyTorch's own table of 1F1B leaves out the last stage's first piece
-    for stage in getattr(schedule, "_stages", None) or [schedule._stage]:
+    for stage in replica.stages:  # PyTorch's own table of 1F1B leaves out the last stage's first piece
         for work in SECONDS:
             name = f"{work}_one_chunk"
             setattr(stage, name, partial(_record, actions, (work, stage.stage_index), getattr(stage, name)))
