@@ -1,5 +1,6 @@
 """The input of the rules, an environment, and their output, problems."""
 
+import difflib
 import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,7 +11,6 @@ from typing import Any
 
 from infra.cloud.answers import Waiver
 from nightshift.runtime import strict_yaml
-from nightshift.runtime.errors import nearest
 
 Json = dict[str, Any]
 _TABLES = Path(__file__).with_name("tables")
@@ -186,8 +186,8 @@ def label(value: Json) -> str:
 
 def judge_unknown(name: str, known: Iterable[str]) -> tuple[str, Severity]:
     """Return the end of a message on a name that a table lacks, and its severity: it breaks where it is misspelled."""
-    if hint := nearest(name, known):
-        return f"none here is called so{hint}", Severity.BREAKS
+    for meant in difflib.get_close_matches(name, list(known), n=1, cutoff=0.9):
+        return f"did you mean {meant}?", Severity.BREAKS
     return "it is not known here: see that it exists", Severity.ADVICE
 
 
