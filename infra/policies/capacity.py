@@ -61,7 +61,7 @@ def the_autoscaler_may_start_all_nodes(environment: Environment) -> Iterator[Pro
     most = str(arguments.get("cores-total", "")).rpartition(":")[2]
     cores = sum(
         int(group.block("scaling_config").get("max_size") or 0)
-        * max(_size(name)["cpu"] for name in group.values["instance_types"])
+        * max((_size(name)["cpu"] for name in group.values.get("instance_types") or ()), default=0)
         for group in environment.of_type("aws_eks_node_group")
     )
     if most and int(most) < cores:
