@@ -265,10 +265,10 @@ variable "log_days" {
 }
 
 variable "budget" {
-  description = "Monthly limit in USD, anomaly in USD from which on to notify, and who is notified"
+  description = "Monthly limit in USD, anomaly in USD from which on to notify (null: of none), and who is notified"
   type = object({
     monthly_usd = number
-    anomaly_usd = number
+    anomaly_usd = optional(number)
     emails      = list(string)
   })
 }

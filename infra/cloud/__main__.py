@@ -32,7 +32,8 @@ def main() -> None:
 
 def init(args: argparse.Namespace) -> Sequence[str]:
     """Write an answers file; prompt for required answers that have no flag."""
-    answers, file = asking.write(vars(args), input if sys.stdin.isatty() else None)
+    prompt = asking.Prompt(input, asking.DRAFT) if sys.stdin.isatty() else None
+    answers, file = asking.write(vars(args), prompt)
     return [f"wrote {file}; look through it, then: {make('cloud-state', answers)}"]
 
 

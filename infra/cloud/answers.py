@@ -3,6 +3,7 @@
 It is `infra/answers/<cloud>-<environment>.yaml`.
 """
 
+import ipaddress
 import json
 import re
 import textwrap
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from nightshift.runtime import strict_yaml
 from nightshift.runtime.errors import UserError, nearest
@@ -21,7 +22,35 @@ from nightshift.runtime.image import ImageName
 
 FOLDER = Path(__file__).parents[1] / "answers"
 Account = Annotated[str, Field(pattern=r"^[0-9]{12}$")]
-Role = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$")]
+
+_SESSION = re.compile(r"arn:(aws[a-z-]*):sts::([0-9]{12}):assumed-role/([\w+=,.@-]+)/[\w+=,.@-]+")
+
+
+def _name_role(arn: Any) -> Any:
+    """Return the role's ARN for that of a session of it, as `aws sts get-caller-identity` prints it."""
+    session = _SESSION.fullmatch(arn) if isinstance(arn, str) else None
+    if session is None:
+        return arn
+    partition, account, name = session.groups()
+    if name.startswith("AWSReservedSSO_"):
+        # IAM Identity Center's roles have a path, which a session's ARN does not name
+        command = f"aws iam get-role --role-name {name} --query Role.Arn --output text"
+        raise ValueError(f"{arn} is a session of role {name}; give the ARN of the role, which this prints: {command}")
+    return f"arn:{partition}:iam::{account}:role/{name}"
+
+
+Role = Annotated[str, BeforeValidator(_name_role), Field(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$")]
+
+
+def _check_range(text: str) -> str:
+    try:
+        ipaddress.IPv4Network(text)
+    except ValueError as error:
+        raise ValueError(f"egress: {error}; write IPv4 ranges such as 10.0.0.0/16") from None
+    return text
+
+
+Range = Annotated[str, AfterValidator(_check_range)]
 Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")]
 # patterns of values that end up in shell commands
 GeographicName = Annotated[str, Field(pattern=r"^[a-z]+(-[a-z0-9]+)+$")]
@@ -68,6 +97,13 @@ class Sharing(StrEnum):
     NONE = "none"
     TIME_SLICING = "time-slicing"
     MIG = "mig"
+
+
+class AdmissionController(StrEnum):
+    """Who verifies the signatures of images when a pod is created."""
+
+    NONE = "none"
+    KYVERNO = "kyverno"
 
 
 class Fabric(StrEnum):
@@ -124,6 +160,10 @@ class Budget(AnswerSection):
 
     monthly: int = Field(description="budget per month in USD; on Google Cloud in the billing account's currency", ge=1)
     emails: list[Email] = Field(description="email addresses to alert when the budget is nearly spent", min_length=1)
+    anomalies: bool = Field(
+        True,
+        description="report unusual costs (AWS); false in a member account, where only the management account can",
+    )
 
 
 class GpuChoices(AnswerSection):
@@ -207,12 +247,19 @@ class EnvironmentAnswers(AnswerSection):
         None,
         description="who signed them: cosign's key (awskms://, gcpkms://, a file) or the https:// of a workflow",
     )
+    admission: AdmissionController = Field(
+        AdmissionController.NONE,
+        description="who refuses pods with unsigned images of ours: none, or a Kyverno of your own",
+    )
     images: list[ImageName] = Field(
         [ImageName.BASE, ImageName.SERVING, ImageName.AIRFLOW, ImageName.RAPIDS],
         description="images to build, by target in containers/Dockerfile",
         min_length=1,
     )
     schedule: NightlySchedule = Field(NightlySchedule(), description="use case to run every night")
+    egress: list[Range] = Field(
+        [], description="IPv4 ranges that steps, and all else in namespace kubeflow, may call over HTTPS; empty: any"
+    )
     gpu: GpuChoices = Field(GpuChoices(), description="provisioning and sharing of GPU nodes")
     policies: Policies = Field(Policies(), description="findings of make infra-check that are right here")
     terraform: dict[str, Any] = Field(
@@ -246,6 +293,8 @@ class EnvironmentAnswers(AnswerSection):
     def _check_signer(self) -> Self:
         if (self.registry is None) != (self.signer is None):
             raise ValueError("registry and signer: set both, to run another environment's images, or neither")
+        if self.admission is AdmissionController.KYVERNO and "://" not in (self.signer or "://"):
+            raise ValueError(f"signer is {self.signer!r}; with admission kyverno give awskms://, gcpkms:// or https://")
         return self
 
     @model_validator(mode="after")

@@ -7,16 +7,28 @@ from enum import StrEnum
 from importlib.metadata import version
 
 from infra.cloud import gpu
-from infra.cloud.answers import Cloud, EnvironmentAnswers, Provisioning
-from infra.cloud.rendering import COMPUTE_CLASS, IMAGES, OUTPUTS, RENDERED, VARIABLES, Infrastructure, make, references
+from infra.cloud.admission import GITHUB
+from infra.cloud.answers import AdmissionController, Capacity, Cloud, EnvironmentAnswers, Provisioning
+from infra.cloud.rendering import (
+    ADMISSION,
+    COMPUTE_CLASS,
+    IMAGES,
+    OUTPUTS,
+    RENDERED,
+    VARIABLES,
+    Infrastructure,
+    find_signer,
+    make,
+    references,
+)
 from infra.cluster import core as cluster
 from infra.terraform import INFRA
 from pipelines import configs
+from pipelines.doctor.spending import BUDGET_TAGS
 from pipelines.images import PUSHED_IMAGES
 
 READY_SECONDS = 60  # for the API server to respond through a new connection
 KUBEFLOW_PORT = 8888
-GITHUB = "https://token.actions.githubusercontent.com"  # says which workflow somebody is
 # in both clouds, the modules with the data and its encryption key; then the resources in them that are not data
 KEPT_MODULES = ("encryption", "storage")
 REPOSITORIES = {
@@ -80,6 +92,7 @@ def up(answers: EnvironmentAnswers) -> list[str]:
         f"{run} output -json >{_locate(answers, OUTPUTS)}",
         _render(answers),
         *_activate_tags(answers),
+        *_allow_spot(answers),
     ]
 
 
@@ -108,10 +121,11 @@ def install(
     digests: Mapping[str, str],
 ) -> list[str]:
     """Return the commands that install the cluster's software."""
+    apply = 'kubectl apply --server-side --filename "$OVERLAYS/{}"'
     pools = {
         Provisioning.AUTOSCALER: [],
         Provisioning.KARPENTER: ['kubectl apply -k "$OVERLAYS/karpenter"'],
-        Provisioning.COMPUTE_CLASS: [f'kubectl apply --server-side --filename "$OVERLAYS/{COMPUTE_CLASS}"'],
+        Provisioning.COMPUTE_CLASS: [apply.format(COMPUTE_CLASS)],
     }
     choices = gpu.name_choices(answers.gpu)
     return [
@@ -121,6 +135,7 @@ def install(
         *connect(answers),
         *cluster.install(charts, answers.cloud, answers.cluster, choices, smallest=bool(infrastructure.state)),
         *pools[answers.gpu.provisioning],
+        *([apply.format(ADMISSION)] if answers.admission is AdmissionController.KYVERNO else []),
     ]
 
 
@@ -274,14 +289,29 @@ def _activate_tags(answers: EnvironmentAnswers) -> list[str]:
     """A budget sees tags that are active, which AWS lists a day after their first use."""
     if answers.cloud is Cloud.GCP:
         return []
-    tags = " ".join(f"TagKey={key},Status=Active" for key in ("project", "environment"))
-    later = (
-        f"cloud-up: AWS does not know the tags yet, and the budget sees nothing; tomorrow: {make('cloud-up', answers)}"
-    )
+    tags = " ".join(f"TagKey={key},Status=Active" for key in BUDGET_TAGS)
+    update = f"aws ce update-cost-allocation-tags-status --region us-east-1 --cost-allocation-tags-status {tags}"
+    blind = f"cloud-up: the budget sees no costs before the tags {' and '.join(BUDGET_TAGS)} are active"
+    member = "this is a member account: ask the management account to activate them under Cost allocation tags"
+    later = f"AWS lists a tag a day after its first use, so tomorrow: {make('cloud-up', answers)}; it answers:"
     return [
-        f"aws ce update-cost-allocation-tags-status --region us-east-1 --cost-allocation-tags-status {tags} >/dev/null"
-        f' || echo "{later}" >&2'
+        # an answer without errors is empty, or None
+        f"refused=$({update} --query 'Errors[].Message' --output text 2>&1) || true",
+        'case "$refused" in',
+        "  '' | None) ;;",
+        f'  *[Ll]"inked account"*) echo "{blind}; {member}" >&2 ;;',
+        f'  *) echo "{blind}; {later} $refused" >&2 ;;',
+        "esac",
     ]
+
+
+def _allow_spot(answers: EnvironmentAnswers) -> list[str]:
+    """Karpenter may not create the role that spot instances need, and Terraform would fail where there is one."""
+    if answers.gpu.provisioning is not Provisioning.KARPENTER or Capacity.SPOT not in answers.gpu.fallback:
+        return []
+    create = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
+    roles = "aws iam list-roles --path-prefix /aws-service-role/spot.amazonaws.com/ --query 'Roles[].RoleName'"
+    return [f'test -n "$({roles} --output text)" || {create} >/dev/null']
 
 
 def _log_in(answers: EnvironmentAnswers, infrastructure: Infrastructure) -> list[str]:
@@ -295,7 +325,7 @@ def _log_in(answers: EnvironmentAnswers, infrastructure: Infrastructure) -> list
 
 def _verify(answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: Mapping[str, str]) -> list[str]:
     """Return the commands that verify the images' signatures."""
-    signer = answers.signer or infrastructure.signing_key
+    signer = find_signer(answers, infrastructure)
     by_workflow = f"--certificate-oidc-issuer {GITHUB} --certificate-identity {shlex.quote(signer)}"
     options = by_workflow if signer.startswith("https://") else f"--key {shlex.quote(signer)}"
     images = map(shlex.quote, references(infrastructure, digests).split())

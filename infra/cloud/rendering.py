@@ -11,14 +11,15 @@ from typing import Any
 import yaml
 
 from infra.cloud import gpu
-from infra.cloud.answers import AwsAccount, Cloud, EnvironmentAnswers, Fabric, Provisioning
+from infra.cloud.admission import make_policy
+from infra.cloud.answers import AdmissionController, AwsAccount, Cloud, EnvironmentAnswers, Fabric, Provisioning
 from infra.terraform import INFRA
 from nightshift.runtime.errors import UserError, check_names
 from pipelines.images import EXAMPLE_REGISTRY
 
 RENDERED = INFRA.parent / "runs" / "cloud"
 VARIABLES, OUTPUTS, IMAGES = "terraform.tfvars.json", "outputs.json", "images.txt"
-COMPUTE_CLASS = "compute-class.yaml"
+COMPUTE_CLASS, ADMISSION = "compute-class.yaml", "admission.yaml"
 HEADER = "# rendered by infra/cloud from infra/answers and Terraform's outputs: do not edit\n"
 # nodeadm's, as in infra/aws/modules/node_pool: Karpenter's nodes have an instance store too
 FAST_PULLS = yaml.safe_dump(
@@ -89,7 +90,8 @@ def variables(answers: EnvironmentAnswers) -> Json:
 def _owner_variables(answers: EnvironmentAnswers) -> Json:
     account, budget = answers.account, answers.budget
     if isinstance(account, AwsAccount):
-        limits = {"monthly_usd": budget.monthly, "anomaly_usd": budget.monthly * ANOMALY, "emails": budget.emails}
+        anomaly = budget.monthly * ANOMALY if budget.anomalies else None
+        limits = {"monthly_usd": budget.monthly, "anomaly_usd": anomaly, "emails": budget.emails}
         people = {"operators": account.operators, "readers": account.readers}
         return {"administrators": account.administrators, "people": people, "budget": limits}
     return {
@@ -179,6 +181,11 @@ def references(infrastructure: Infrastructure, digests: Mapping[str, str]) -> st
     return " ".join(f"{infrastructure.registry}/{name}@{digest}" for name, digest in sorted(digests.items()))
 
 
+def find_signer(answers: EnvironmentAnswers, infrastructure: Infrastructure) -> str:
+    """Return who signs the images that an environment runs: a key as cosign takes it, or a workflow's https://."""
+    return answers.signer or infrastructure.signing_key
+
+
 def render(
     answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: Mapping[str, str], folder: Path
 ) -> dict[str, str]:
@@ -189,6 +196,9 @@ def render(
         overlays["karpenter"] = _karpenter(answers, infrastructure)
     if answers.gpu.provisioning is Provisioning.COMPUTE_CLASS:
         files[COMPUTE_CLASS] = HEADER + yaml.safe_dump(gpu.make_compute_class(answers.gpu, infrastructure.gpu_pools))
+    if answers.admission is AdmissionController.KYVERNO:
+        policy = make_policy(answers, infrastructure.registry, find_signer(answers, infrastructure))
+        files[ADMISSION] = HEADER + yaml.safe_dump(policy)
     return files | {
         str(Path(name, "kustomization.yaml")): HEADER + _dump(overlay, folder / name)
         for name, overlay in overlays.items()
@@ -213,7 +223,8 @@ def _runs(answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: 
     ]
     if infrastructure.state:
         absent = [_patch(kind, name, DELETED) for kind, name in ABSENT.items()]
-        return {"resources": [f"kubernetes/{answers.cloud}"], "images": images, "patches": absent}
+        patches = [*absent, *_limit_egress(answers, "nightshift-steps", 3)]
+        return {"resources": [f"kubernetes/{answers.cloud}"], "images": images, "patches": patches}
     preloading = ["cluster/images"] if answers.gpu.preload_images else []
     fabric = [] if answers.gpu.fabric is Fabric.NONE else [f"kubernetes/{answers.gpu.fabric}"]
     return {
@@ -223,6 +234,7 @@ def _runs(answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: 
         "patches": [
             _patch("PersistentVolume", "nightshift-lustre", infrastructure.volume),
             *_interfaces(answers, infrastructure),
+            *_limit_egress(answers, "nightshift-steps", 3),
         ],
     }
 
@@ -246,8 +258,15 @@ def _namespaces(answers: EnvironmentAnswers) -> Json:
     quota = [_patch("ResourceQuota", "runs", [_replace("/spec/hard", {"persistentvolumeclaims": "10"})])]
     return {
         "resources": ["cluster/namespaces"],
-        "patches": [*people, *(quota if answers.gpu.kueue else [])],
+        "patches": [*people, *(quota if answers.gpu.kueue else []), *_limit_egress(answers, "pipelines", 0)],
     }
+
+
+def _limit_egress(answers: EnvironmentAnswers, policy: str, rule: int) -> list[Json]:
+    """Limit a rule of a network policy, which allows HTTPS to everywhere, to the ranges of the answers."""
+    ranges = [{"ipBlock": {"cidr": cidr}} for cidr in answers.egress]
+    path = f"/spec/egress/{rule}/to"
+    return [_patch("NetworkPolicy", policy, [{"op": "add", "path": path, "value": ranges}])] if ranges else []
 
 
 def _group(answers: EnvironmentAnswers, group: str) -> Json:

@@ -26,7 +26,7 @@ _APIS = {
     "google_storage": "storage",
 }
 # resources whose API every project has
-_WITHOUT_API = {"google_project_service", "google_project_service_identity", "random_id"}
+_WITHOUT_API = {"google_project_service", "google_project_service_identity", "random_id", "time_sleep"}
 # APIs that no resource uses, and what uses them
 _USED_LATER = {
     "cloudresourcemanager": "the data of the project",

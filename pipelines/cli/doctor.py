@@ -26,7 +26,7 @@ def add(commands: options.Commands) -> None:
     _add_environment(command)
     command.add_argument("--in-pod", action="store_true", help="also run the checks in a pod of the environment")
     command.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)  # the command of that pod
-    command.add_argument("--cloud", choices=CLOUDS, help="check the quotas of a cloud account instead; needs --plan")
+    command.add_argument("--cloud", choices=CLOUDS, help="check a cloud account instead: quotas, billing; needs --plan")
     command.add_argument(
         "--plan", type=Path, help="Terraform plan as JSON, for --cloud: terraform show -json plan > plan.json"
     )
@@ -76,7 +76,7 @@ def debug_dump(args: argparse.Namespace) -> int:
 
 def _diagnose(args: argparse.Namespace) -> HealthReport:
     if args.cloud or args.plan:
-        return _diagnose_quotas(args)
+        return _diagnose_account(args)
     if args.environment in (None, LOCAL.name):
         if args.in_pod:
             raise UserError("--in-pod needs a cluster; name it with --environment aws or gcp")
@@ -108,15 +108,16 @@ def _diagnose_inside(args: argparse.Namespace) -> HealthReport:
     return environment.diagnose_inside(kubernetes.connect(inside=True), site(args.environment), connect)
 
 
-def _diagnose_quotas(args: argparse.Namespace) -> HealthReport:
-    from pipelines.doctor import aws, google, quotas
+def _diagnose_account(args: argparse.Namespace) -> HealthReport:
+    from pipelines.doctor import aws, google, quotas, spending
 
     if not args.cloud or not args.plan:
         raise UserError("--cloud and --plan belong together, such as --cloud aws --plan plan.json")
     variables, resources = quotas.read_plan(args.plan)
     try:
         if args.cloud == "aws":
-            return quotas.diagnose_quotas(args.cloud, aws.connect(variables["region"]), resources)
+            report = quotas.diagnose_quotas(args.cloud, aws.connect(variables["region"]), resources)
+            return spending.add_spending(report, spending.connect(), resources, datetime.now(UTC).date())
         account = google.connect(variables["project_id"], variables["region"])
         return quotas.diagnose_quotas(args.cloud, account, resources)
     except KeyError as error:

@@ -1,7 +1,8 @@
 """Quotas of AWS: vCPUs by family and market, disks, addresses (Service Quotas)."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from nightshift.runtime.errors import UnavailableError, UserError, require_extra
@@ -22,6 +23,7 @@ CODES = {
 }
 ADDRESSES = QuotaKey("ec2", "L-0263D0A3", "Elastic IPs")
 DISKS = QuotaKey("ebs", "L-7A658B76", "TiB of gp3")
+RIGHTS = "servicequotas:Get* and ec2:Describe*"
 TEMPLATE, GROUP, ADDRESS = "aws_launch_template", "aws_eks_node_group", "aws_eip"
 
 
@@ -41,7 +43,7 @@ class AwsQuotas:
         """See `Quotas`; an account that never asked for another value has the default."""
         wanted = {"ServiceCode": key.scope, "QuotaCode": key.name}
         for read in (self._quotas.get_service_quota, self._quotas.get_aws_default_service_quota):
-            if answer := _call(lambda read=read: read(**wanted)):
+            if answer := call(partial(read, **wanted), RIGHTS):
                 quota = answer["Quota"]
                 request = f"aws service-quotas request-service-quota-increase --service-code {key.scope}"
                 fix = f"{request} --quota-code {key.name} --desired-value {{amount}}"
@@ -63,7 +65,8 @@ class AwsQuotas:
 
     def _count_cpus(self, names: Iterable[str]) -> dict[str, int]:
         """Return instance type -> vCPUs."""
-        answer = _call(lambda: self._machines.describe_instance_types(InstanceTypes=sorted(names))) if names else {}
+        describe = self._machines.describe_instance_types
+        answer = call(lambda: describe(InstanceTypes=sorted(names)), RIGHTS) if names else {}
         return {entry["InstanceType"]: entry["VCpuInfo"]["DefaultVCpus"] for entry in answer.get("InstanceTypes", [])}
 
 
@@ -74,8 +77,31 @@ def connect(region: str) -> AwsQuotas:
     return AwsQuotas(boto3.client("service-quotas", region_name=region), boto3.client("ec2", region_name=region))
 
 
-def _call(request: Any) -> Json:
-    """Return an answer; empty when there is no such thing."""
+class AwsRefusalError(UserError):
+    """AWS refuses a request.
+
+    Attributes:
+        reason: its own words.
+    """
+
+    def __init__(self, error: Any, rights: str) -> None:
+        """Store the reason of a ClientError, with the rights that the request needs as the next step."""
+        super().__init__(f"AWS refuses: {error}; your role needs {rights}")
+        self.reason = str(error)
+
+
+def call(request: Callable[[], Any], rights: str) -> Json:
+    """Return an answer; empty when there is no such thing.
+
+    Args:
+        request: makes a call of boto3.
+        rights: IAM actions that it needs.
+
+    Raises:
+        AwsRefusalError: when AWS refuses.
+        UserError: without a login.
+        UnavailableError: when AWS does not answer.
+    """
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
     try:
@@ -86,7 +112,7 @@ def _call(request: Any) -> Json:
             return {}
         if status >= 500 or "Throttl" in code or code == "TooManyRequestsException":
             raise UnavailableError(f"AWS answers {code}; run it again") from None
-        raise UserError(f"AWS refuses: {error}; your role needs servicequotas:Get* and ec2:Describe*") from None
+        raise AwsRefusalError(error, rights) from None
     except NoCredentialsError as error:
         raise UserError(f"AWS: {error}; log in with: aws sso login") from None
     except BotoCoreError as error:

@@ -80,6 +80,8 @@ def _unknown(ours: Json, theirs: Any, fine: tuple[str, ...], above: str = "") ->
             continue
         if not isinstance(theirs, dict) or key not in theirs:
             yield path
+        elif key == "resources":  # Kubernetes' own, which charts leave empty
+            yield from (f"{path}.{field}" for field in value if field not in ("requests", "limits"))
         elif isinstance(value, dict):
             yield from _unknown(value, theirs[key], fine, f"{path}.")
 

@@ -34,9 +34,18 @@ def inputs(variables: str) -> str:
 
 
 def looked_at() -> str:
-    """The charts that are installed, and how many of the values we give them they do not know."""
-    rows = [(chart["name"], f"`{chart['version']}`", str(len(charts.unknown(chart)))) for chart in charts.HELM]
-    return table(("chart", "version", "unknown values"), *rows)
+    """The charts that are installed, and how many of the values we give them the version at hand does not know."""
+    rows = [_held(chart) for chart in charts.CHARTS if "chart" in chart]
+    return table(("chart", "installed", "values held against", "unknown values"), *rows)
+
+
+def _held(chart: charts.Json) -> tuple[str, ...]:
+    name, installed = chart["name"], f"`{chart['version']}`"
+    if name in charts.NOT_AT_HAND:
+        return name, installed, "not held against", ""
+    at_hand = chart.get("looked_at")
+    held = f"`{at_hand}`; {installed} not held against" if at_hand else installed
+    return name, installed, held, str(len(charts.unknown(chart)))
 
 
 def calls() -> str:

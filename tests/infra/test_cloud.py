@@ -1,6 +1,8 @@
 """Five commands from an empty account to the first night, and one back: what they do, and that they may be repeated."""
 
+import functools
 import json
+import operator
 import os
 import re
 import shutil
@@ -8,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,13 +23,16 @@ from moto.server import ThreadedMotoServer
 from infra import terraform
 from infra.cloud import answers as questions
 from infra.cloud import asking, core, rendering
-from infra.cloud.answers import Cloud, GpuChoices, NightlySchedule, Provisioning
+from infra.cloud.answers import AdmissionController, Cloud, GpuChoices, NightlySchedule, Provisioning
 from infra.terraform import INFRA
 from nightshift.runtime.errors import UserError
 from nightshift_testkit.servers import serving
 from pipelines.images import EXAMPLE_REGISTRY
 from tests.infra import kustomize, rendered
 from tests.infra.charts import CHARTS, ROOT
+from tests.infra.edges import needs
+from tests.infra.edges.model import Cluster, Pod
+from tests.infra.edges.policy import through
 from tests.infra.plans import Json, resources
 
 each_example = pytest.mark.parametrize("name", rendered.NAMES)
@@ -88,6 +94,7 @@ def test_an_example_is_written_as_init_writes_a_file(name: str) -> None:
         ("[spot, on-demand]", "[spot, spot]", "gpu.fallback names a capacity type twice"),
         ("cloud: aws", "cloud: gcp", "account does not match cloud gcp, whose fields are: id, billing_account, domain"),
         ("monthly: 1000", "monthly: no", "YAML 1.1 reads it as false"),
+        ("egress: []", "egress: [10.0.0.1/16]", "egress: 10.0.0.1/16 has host bits set; write IPv4 ranges such as"),
     ],
 )
 def test_a_wrong_answer_is_named_with_what_is_allowed(old: str, new: str, says: str) -> None:
@@ -191,7 +198,8 @@ def test_init_writes_what_flags_say_and_asks_for_what_has_no_default(tmp_path: P
         prompts.append(question)
         return "eu-west-1"
 
-    answers, file = asking.write({name: text for name, text in FLAGS.items() if name != "region"}, ask, tmp_path)
+    prompt = asking.Prompt(ask, tmp_path / "init.json")
+    answers, file = asking.write({name: text for name, text in FLAGS.items() if name != "region"}, prompt, tmp_path)
 
     assert [question.partition(",")[0] for question in prompts] == ["region"]
     assert questions.read("aws", "acme", tmp_path) == answers and file.name == "aws-acme.yaml"
@@ -204,6 +212,51 @@ def test_init_names_what_is_missing_where_nobody_can_be_asked_and_overwrites_not
     asking.write(FLAGS, None, tmp_path)
     with pytest.raises(UserError, match=r"aws-acme.yaml exists; edit it"):
         asking.write(FLAGS, None, tmp_path)
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, EOFError])
+def test_an_init_that_was_stopped_or_refused_offers_what_was_typed(end: type[BaseException], tmp_path: Path) -> None:
+    draft = tmp_path / "runs" / "init.json"
+
+    def init(*lines: str) -> list[str]:
+        """Type lines and then end; return the prompts."""
+        prompts, typed = [], iter(lines)
+
+        def ask(question: str) -> str:
+            prompts.append(question)
+            line = next(typed, None)
+            if line is None:
+                raise end
+            return line
+
+        asking.write({}, asking.Prompt(ask, draft), tmp_path)
+        return prompts
+
+    with pytest.raises(UserError, match=r"stopped at zones; typed answers are kept in .*init.json: run the same"):
+        init("aws", "acme", "eu-west-1")
+    with pytest.raises(UserError, match=r"account.id: String should match.*\n.*typed answers are kept"):
+        init("", "", "", "eu-west-1a, eu-west-1b", "12", ROLE, "500", "ml@acme.test")
+    prompts = init("", "", "", "", "4" * 12, "", "", "")
+
+    offered = [prompts[index].rpartition(" [")[2] for index in (0, 3, 4)]
+    assert offered == ["aws]: ", "eu-west-1a, eu-west-1b]: ", "12]: "]
+    assert questions.read("aws", "acme", tmp_path).zones == ["eu-west-1a", "eu-west-1b"] and not draft.exists()
+
+
+def test_a_session_of_a_role_is_read_as_the_role_where_its_name_says_it_whole() -> None:
+    session = "arn:aws:sts::444444444444:assumed-role/{}/ann@acme.test"
+
+    answers = questions.parse(with_administrator(session.format("administrators")).encode(), "file")
+
+    assert answers.account.administrators == [ROLE]
+    single_sign_on = wrong(with_administrator(session.format("AWSReservedSSO_Admin_0a1b")))
+    assert "give the ARN of the role, which this prints: aws iam get-role --role-name AWSReservedSSO_Admin_0a1b" in (
+        single_sign_on
+    )
+
+
+def with_administrator(arn: str) -> str:
+    return rendered_text("aws-dev").replace("arn:aws:iam::000000000000:role/administrators", arn)
 
 
 # what follows from them
@@ -255,6 +308,30 @@ def test_people_are_in_the_groups_of_their_own_domain(name: str, group: str, tmp
     groups = {subject["name"] for value in bindings for subject in value["subjects"] if subject["kind"] == "Group"}
 
     assert groups == {f"nightshift-{who}{end}" for who in ("operators", "readers") for end in {"", group}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["aws-dev", "gcp-try"])
+def test_steps_and_trainings_call_only_the_ranges_of_an_allow_list(name: str, tmp_path: Path) -> None:
+    answers = rendered.read(name).model_copy(update={"egress": ["10.0.0.0/16", "192.0.2.0/24"]})
+    rendered.lay_out(answers, tmp_path)
+    built = [*kustomize.built(tmp_path), *kustomize.built(tmp_path / "namespaces")]
+    policies = [value | value["metadata"] for value in built if value["kind"] == "NetworkPolicy"]
+    cluster = Cluster(tuple(policies), (), ())
+    pods = [
+        Pod("step", "kubeflow", needs.STEP),
+        Pod("machine of a TrainJob", "kubeflow", {}),
+        Pod("mlflow", "nightshift", {}),
+    ]
+
+    called = {
+        (pod.name, address)
+        for pod in pods
+        for address in ("10.0.3.4", "192.0.2.9", "198.51.100.1")
+        if through(cluster, pod, address, 443, "TCP")["egress"]
+    }
+    inside = {(pod.name, address) for pod in pods[:2] for address in ("10.0.3.4", "192.0.2.9")}
+    assert {call for call in called if call[0] != "mlflow"} == inside and ("mlflow", "198.51.100.1") in called
 
 
 @each_cloud
@@ -351,10 +428,62 @@ def test_images_are_verified_before_they_are_installed() -> None:
         )
 
 
+def test_kyverno_admits_images_by_the_signer_that_the_installation_verifies(tmp_path: Path) -> None:
+    own = rendered.read("aws-dev")
+    chosen = own.model_copy(update={"admission": AdmissionController.KYVERNO})
+    others = chosen.model_copy(update={"registry": "registry.test/dev", "signer": WORKFLOW})
+    for answers, field in ((chosen, ("key", "kms")), (others, ("keyless", "identities", 0, "subject"))):
+        rendered.lay_out(answers, tmp_path)
+        policy = yaml.safe_load((tmp_path / rendering.ADMISSION).read_text())["spec"]
+        install = rendered.commands(answers)["install"]
+        (attestor,) = policy["attestors"]
+        signer = functools.reduce(operator.getitem, field, attestor["cosign"])
+        verified = [line for line in install if line.startswith("cosign verify ") and f" {signer} " in line]
+        (reference,) = policy["matchImageReferences"]
+
+        assert all(fnmatch(line.split()[-2], reference["glob"]) for line in verified)
+        assert len(verified) == len(rendered.DIGESTS)
+        (validation,) = policy["validations"]
+        assert f"filter(image, image.startsWith('{reference['glob'][:-1]}'))" in validation["expression"]
+        assert f"[attestors.{attestor['name']}]" in validation["expression"]
+        assert install[-1] == f'kubectl apply --server-side --filename "$OVERLAYS/{rendering.ADMISSION}"'
+    assert not any(rendering.ADMISSION in line for line in rendered.commands(own)["install"])
+
+
 def test_another_environments_images_need_the_name_of_who_signed_them() -> None:
     text = rendered_text("aws-dev").replace("registry: null", "registry: registry.test/dev")
 
     assert "registry and signer: set both" in wrong(text)
+
+
+def test_unusual_costs_are_watched_unless_the_account_may_not() -> None:
+    answers = rendered.read("aws-dev")
+    member = answers.model_copy(update={"budget": answers.budget.model_copy(update={"anomalies": False})})
+
+    limits = [rendering.variables(chosen)["budget"]["anomaly_usd"] for chosen in (answers, member)]
+    assert limits == [50, None]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ("echo None", ""),
+        ("echo Tag keys not found: project", "tomorrow: make cloud-up CLOUD=aws ENV=dev; it answers: Tag keys not"),
+        ('echo "Linked account doesn\'t have access to cost allocation tags." >&2; exit 254', "is a member account"),
+        ("echo 'Unable to locate credentials' >&2; exit 253", "it answers: Unable to locate credentials"),
+    ],
+)
+def test_tags_that_stay_inactive_are_reported_with_the_reason(answer: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "aws").write_text(f"#!/bin/sh\n{answer}\n")
+    (tmp_path / "aws").chmod(0o755)
+    lines = core.up(rendered.read("aws-dev"))
+    first = next(index for index, line in enumerate(lines) if line.startswith("refused="))
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    script = "\n".join(lines[first:])
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], env=environment, capture_output=True, text=True)
+
+    assert done.returncode == 0 and says in done.stderr and bool(done.stderr) is bool(says)
 
 
 def test_karpenters_pools_come_with_the_choice_only() -> None:
@@ -428,6 +557,23 @@ def test_another_account_than_the_answers_is_refused_before_anything_is_made(ama
     keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_ENDPOINT_URL": amazon}
     with pytest.raises(AssertionError, match=r"another account than account.id in infra/answers/aws-dev.yaml"):
         run(core.state(rendered.read("aws-dev")), **keys, HOME=str(tmp_path))
+
+
+@pytest.mark.slow
+def test_karpenters_first_spot_node_finds_the_role_of_spot_instances(amazon: str, tmp_path: Path) -> None:
+    if not works("aws"):
+        pytest.skip("the AWS CLI is not on PATH: no role was made")
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_ENDPOINT_URL": amazon}
+    identity = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+    iam = boto3.client("iam", endpoint_url=amazon, **identity)
+    answers = rendered.read("aws-dev")
+    karpenter = answers.model_copy(update={"gpu": GpuChoices(provisioning=Provisioning.KARPENTER)})
+    (create,) = {*core.up(karpenter)} - {*core.up(answers)}
+
+    for _ in range(2):
+        run([create], **keys, AWS_DEFAULT_REGION="us-east-1", HOME=str(tmp_path))
+
+    assert [role["Path"] for role in iam.list_roles()["Roles"]] == ["/aws-service-role/spot.amazonaws.com/"]
 
 
 class GoogleApi(BaseHTTPRequestHandler):

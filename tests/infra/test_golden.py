@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from infra import terraform
-from tests.infra import checks
+from tests.infra import checks, released
 from tests.infra.golden import pages
 from tests.infra.golden.facts import Fact, differences, renamed, text
 
@@ -44,6 +44,14 @@ def test_what_is_planned_is_what_somebody_has_read_and_is_all_there_is_to_do(
     cloud: str, environment: str, observed: Callable
 ) -> None:
     assert_golden(f"{cloud}-{environment}", observed(cloud)[f"{cloud}-{environment}"])
+
+
+@pytest.mark.parametrize("cloud", checks.CLOUDS)
+def test_an_upgrade_from_the_last_release_destroys_nothing_that_holds_data(cloud: str) -> None:
+    addresses = released.read()[cloud]
+    destroyed = {released.follow(address, cloud) for address in addresses} - released.list_planned(cloud)
+
+    assert destroyed == set() and len(addresses) > 8, "write a moved block beside the resource"
 
 
 def test_no_golden_file_is_left_of_what_is_gone() -> None:

@@ -1,10 +1,13 @@
 """Dashboards, alert rules and the exporter's manifest in infra/monitoring/."""
 
+import json
 import re
 import subprocess
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import httpx
 import kubernetes_validate
 import pytest
 import yaml
@@ -24,7 +27,9 @@ from nightshift_testkit.metrics import (
     panels,
     rules,
 )
-from nightshift_testkit.prometheus import program
+from nightshift_testkit.processes import wait_until
+from nightshift_testkit.prometheus import program, running
+from nightshift_testkit.servers import serving
 from pipelines import arguments
 from pipelines.cli.__main__ import parse_command_line
 from pipelines.environments import KUBEFLOW_INSIDE, SITES, Role
@@ -68,6 +73,48 @@ def test_alerts_fire_when_they_should_and_not_before(path: Path, tmp_path: Path)
     (tmp_path / "tests.yaml").write_text(path.read_text())
 
     promtool("test", "rules", str(tmp_path / "tests.yaml"))
+
+
+class Slack(BaseHTTPRequestHandler):
+    """An incoming webhook of Slack, which keeps what it is posted."""
+
+    posted: ClassVar[list[dict[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        self.posted.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.slow
+def test_the_documented_receiver_hears_of_an_alert_and_not_of_the_watchdog(tmp_path: Path) -> None:
+    ((text),) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/runbooks/alerts.md").read_text(), re.DOTALL)
+    (tmp_path / "alert-receivers").mkdir()
+    config = yaml.safe_load(text.replace("/etc/alertmanager/secrets", str(tmp_path)))["alertmanager"]["config"]
+    config["route"] |= {"group_wait": "0s"}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    (rule,) = [rule for rule in rules() if rule["alert"] == "NightshiftRunFailed"]
+    labels = {"alertname": rule["alert"], "pipeline": "training", "use_case": "fraud", **rule["labels"]}
+    notes = {key: re.sub(r"\{\{ \$labels\.(\w+) }}", r"{\1}", text) for key, text in rule["annotations"].items()}
+    alert = {"labels": labels, "annotations": {key: notes[key].format(**labels) for key in ("summary", "runbook_url")}}
+    options = [f"--config.file={tmp_path}/config.yaml", f"--storage.path={tmp_path}", "--cluster.listen-address="]
+    with ThreadingHTTPServer(("127.0.0.1", 0), Slack) as slack, serving(slack):
+        (tmp_path / "alert-receivers" / "slack").write_text(f"http://127.0.0.1:{slack.server_port}/services/T0/B0")
+        with running("prometheus-alertmanager", *options) as url:
+            for labeled in ({"labels": {"alertname": "Watchdog"}}, alert):
+                assert httpx.post(f"{url}/api/v2/alerts", json=[labeled]).is_success
+            wait_until(lambda: Slack.posted, "Slack was told")
+
+    (message,) = Slack.posted
+    (attachment,) = message["attachments"]
+    assert (message["channel"], attachment["title"]) == ("#ml-nights", "firing: NightshiftRunFailed (warning)")
+    assert attachment["text"] == (
+        "The last training run of fraud failed. See docs/runbooks/alerts.md#nightshiftrunfailed\n"
+    )
 
 
 def test_every_alert_is_shown_firing_and_not_firing() -> None:

@@ -11,7 +11,7 @@ import yaml
 from infra.cloud import core
 from infra.cloud.rendering import ABSENT
 from tests.infra import kustomize, rendered
-from tests.infra.charts import CHARTS, REAL, read_objects
+from tests.infra.charts import CHARTS, REAL, read_objects, values
 
 Json = dict[str, Any]
 NAMES = ("aws-try", "gcp-try")
@@ -40,11 +40,38 @@ def standing_pods() -> Iterator[Json]:
     """The pods of what always runs: Airflow, MLflow and their databases."""
     (airflow,) = (chart for chart in CHARTS if chart["name"] == "airflow")
     facts = [fact for fact in read_objects(airflow) if fact["kind"] in ("Deployment", "StatefulSet")]
-    yield from (fact for fact in facts if fact["name"] != "airflow-statsd")  # off in our values
+    for fact in facts:
+        if fact["name"] != "airflow-statsd":  # off in our values
+            yield {"containers": [{"resources": airflow_resources(part["name"])} for part in fact["containers"]]}
     for path in ("nightshift/mlflow.yaml", "postgresql/postgresql.yaml", "postgresql/postgresql.yaml"):
         for manifest in yaml.safe_load_all((SPACES / path).read_text()):
             if manifest["kind"] in ("Deployment", "StatefulSet"):
                 yield manifest["spec"]["template"]["spec"]
+
+
+def airflow_resources(container: str) -> Json:
+    """What a container of Airflow's parts asks for."""
+    name = container.removesuffix("-log-groomer")
+    part = values("airflow")[{"api-server": "apiServer", "dag-processor": "dagProcessor"}.get(name, name)]
+    resources: Json = (part if name == container else part["logGroomerSidecar"])["resources"]
+    return resources
+
+
+def test_as_many_tasks_as_airflow_starts_fit_into_the_quota_beside_its_parts() -> None:
+    airflow = values("airflow")
+    parts = [
+        airflow_resources(f"{name}{groomer}")
+        for name in ("scheduler", "triggerer", "dag-processor")
+        for groomer in ("", "-log-groomer")
+    ]
+    asked = [*parts, airflow_resources("api-server"), airflow["migrateDatabaseJob"]["resources"]]
+    task, tasks = airflow["workers"]["kubernetes"]["resources"], airflow["config"]["core"]["parallelism"]
+    (quota,) = yaml.safe_load_all((SPACES / "airflow" / "quota.yaml").read_text())
+
+    for name in NODE:
+        total = sum(amount(part["requests"][name]) for part in (*asked, *[task] * tasks))
+        assert total < amount(quota["spec"]["hard"][f"requests.{name}"]), name
+    assert all(amount(part["limits"]["memory"]) > amount(part["requests"]["memory"]) for part in (*asked, task))
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="needs the facts of the charts in ../shared/charts")

@@ -20,3 +20,20 @@ run "everybody_is_told_at_half_and_when_it_is_spent_or_will_be" {
     error_message = "three notifications"
   }
 }
+
+run "a_member_account_of_an_organization_has_no_monitor_of_a_tag" {
+  command = plan
+
+  module {
+    source = "./modules/budget"
+  }
+
+  variables {
+    anomaly_usd = null
+  }
+
+  assert {
+    condition     = length(aws_ce_anomaly_monitor.this) + length(aws_ce_anomaly_subscription.this) == 0
+    error_message = "no monitor, and no subscription to one"
+  }
+}

@@ -6,6 +6,7 @@ mock_provider "google" {
 }
 mock_provider "google-beta" {}
 mock_provider "random" {}
+mock_provider "time" {}
 
 variables {
   project_id      = "example-project"

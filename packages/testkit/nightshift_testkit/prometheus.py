@@ -1,4 +1,4 @@
-"""Prometheus' own programs, for tests; Debian has them as prometheus and prometheus-pushgateway."""
+"""Prometheus' own programs, for tests; Debian has prometheus and its -alertmanager and -pushgateway."""
 
 import os
 import shutil

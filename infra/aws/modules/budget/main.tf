@@ -40,9 +40,12 @@ resource "aws_budgets_budget" "this" {
   }
 }
 
-# by a tag, since an account may have one monitor of services only, and by one, since a monitor takes no more. AWS answers
-# with every part it was not given as null: without these each plan would recreate it and lose what it has learned.
+# By a tag, since an account may have one monitor of services only, and by one, since a monitor takes no more. A member
+# account of an organization may have none by a tag. AWS answers with every part it was not given as null: without these
+# each plan would recreate it and lose what it has learned.
 resource "aws_ce_anomaly_monitor" "this" {
+  count = var.anomaly_usd == null ? 0 : 1
+
   name         = var.name
   monitor_type = "CUSTOM"
 
@@ -56,10 +59,17 @@ resource "aws_ce_anomaly_monitor" "this" {
   })
 }
 
+moved {
+  from = aws_ce_anomaly_monitor.this
+  to   = aws_ce_anomaly_monitor.this[0]
+}
+
 resource "aws_ce_anomaly_subscription" "this" {
+  count = var.anomaly_usd == null ? 0 : 1
+
   name             = var.name
   frequency        = "DAILY"
-  monitor_arn_list = [aws_ce_anomaly_monitor.this.arn]
+  monitor_arn_list = [aws_ce_anomaly_monitor.this[0].arn]
 
   dynamic "subscriber" {
     for_each = toset(var.emails)
@@ -77,4 +87,9 @@ resource "aws_ce_anomaly_subscription" "this" {
       values        = [tostring(var.anomaly_usd)]
     }
   }
+}
+
+moved {
+  from = aws_ce_anomaly_subscription.this
+  to   = aws_ce_anomaly_subscription.this[0]
 }

@@ -19,11 +19,12 @@ variable "monthly_usd" {
 }
 
 variable "anomaly_usd" {
-  description = "USD above the expected from which on an anomaly is reported"
+  description = "USD above the expected from which on an anomaly is reported; null for no reports"
   type        = number
+  default     = null
 
   validation {
-    condition     = var.anomaly_usd > 0
+    condition     = var.anomaly_usd == null ? true : var.anomaly_usd > 0
     error_message = "anomaly_usd must be more than 0."
   }
 }

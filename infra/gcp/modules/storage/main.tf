@@ -3,7 +3,8 @@ data "google_project" "this" {
 }
 
 locals {
-  number = data.google_project.this.number
+  number  = data.google_project.this.number
+  created = concat([for name in ["artifactregistry", "compute", "container"] : "${name}.googleapis.com"], var.lustre ? ["lustre.googleapis.com"] : [])
   # who encrypts with the key: nodes' disks and secrets, objects, images, files
   agents = merge({
     compute  = "serviceAccount:service-${local.number}@compute-system.iam.gserviceaccount.com"
@@ -19,11 +20,19 @@ data "google_storage_project_service_account" "this" {
 
 # service agents that come into being at the first use of their API, which is too late for a grant
 resource "google_project_service_identity" "agents" {
-  for_each = toset(concat(["artifactregistry.googleapis.com"], var.lustre ? ["lustre.googleapis.com"] : []))
+  for_each = toset(local.created)
   provider = google-beta
 
   project = var.project_id
   service = each.value
+}
+
+# IAM refuses a grant to an agent that was just created, for some time; with a further agent it is waited again
+resource "time_sleep" "agents" {
+  create_duration = "90s"
+  triggers        = { services = join(" ", local.created) }
+
+  depends_on = [google_project_service_identity.agents]
 }
 
 # a key ring can never be deleted, so that the next one needs another name
@@ -60,6 +69,8 @@ resource "google_kms_crypto_key_iam_member" "agents" {
   crypto_key_id = google_kms_crypto_key.this.id
   role          = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
   member        = each.value
+
+  depends_on = [time_sleep.agents]
 }
 
 resource "google_storage_bucket" "this" {
