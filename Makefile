@@ -8,7 +8,7 @@ CONSTRAINTS := constraints/py$(MINOR).txt
 # the night and the packages beside it
 PACKAGES := packages/llm packages/perf packages/testkit
 PROJECTS := pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES))
-DEV := -e '.[cpu,kfp,aws,networks,mlflow,evidently,test,lint]' $(addprefix -e ,$(PACKAGES))
+DEV := -e '.[cpu,kfp,aws,networks,mlflow,evidently,ui,test,lint]' $(addprefix -e ,$(PACKAGES))
 # Airflow and the checks of infra/ want other versions than the project does
 AIRFLOW_VENV := .venv-airflow
 INFRA_VENV := .venv-infra
@@ -250,7 +250,7 @@ $(VENV)/.torch: $(BIN)/uv
 	@touch $@
 
 $(VENV)/.run: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
-	$(INSTALL) $(VENV) -c $(CONSTRAINTS) -e '.[cpu]'
+	$(INSTALL) $(VENV) -c $(CONSTRAINTS) -e '.[cpu,ui]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.torch $(PROJECTS) $(CONSTRAINTS)

@@ -12,7 +12,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 PROJECT = str(FOLDER.parent / "pyproject.toml")
 CPU = (
-    *("cpu", "kfp", "aws", "gcp", "kafka", "kserve", "lakehouse", "language", "mcp", "redis", "dask", "sql"),
+    *("cpu", "kfp", "aws", "gcp", "kafka", "kserve", "lakehouse", "language", "mcp", "redis", "dask", "sql", "ui"),
     *("test", "lint", "bench", "search", "mutants"),
 )
 GPU = ("gpu", "dask", "dask-cuda", "aws", "gcp")

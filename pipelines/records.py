@@ -1,12 +1,16 @@
 """The folders of runs, which every engine fills alike, and their records."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nightshift import storage
 from nightshift.runtime.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 FILE = "run.json"
 
@@ -20,17 +24,20 @@ class Record:
         started: when, UTC.
         parameters: its arguments.
         complete: whether every step went well.
+        steps: those that ended -> how, see `pipelines.engines.local.run.Run.record`.
     """
 
     pipeline: str
     started: datetime
     parameters: dict[str, Any]
     complete: bool
+    steps: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def use_case(self) -> str | None:
         """The name in its config; None of a pipeline that has none."""
-        name = self.parameters.get("config", {}).get("name")
+        config = self.parameters.get("config")
+        name = config.get("name") if isinstance(config, dict) else None
         return None if name is None else str(name)
 
 
@@ -40,15 +47,31 @@ def read(folder: Path) -> Record:
     Raises:
         UserError: when it is missing or no record.
     """
-    from pydantic import TypeAdapter, ValidationError
-
     path = str(folder / FILE)
+    return parse(storage.read_bytes(path), path)
+
+
+def parse(content: bytes, path: str) -> Record:
+    """Check the bytes of a run's record.
+
+    Raises:
+        UserError: when they are no record.
+    """
+    from pydantic import ValidationError
+
     try:
-        return TypeAdapter(Record).validate_json(storage.read_bytes(path))
+        return _adapter().validate_json(content)
     except ValidationError as error:
         (first, *_) = error.errors()
         what = ": ".join([*map(str, first["loc"]), first["msg"]])
         raise UserError(f"{path} is no record of a run ({what}); start a new run, remove this one by hand") from None
+
+
+@cache
+def _adapter() -> "TypeAdapter[Record]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Record)
 
 
 def find_folder(run: str, runs: str) -> Path:

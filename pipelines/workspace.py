@@ -1,15 +1,14 @@
 """What a workspace holds, as the documents that commands print by `--json`. Reads it, and changes nothing."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from pydantic import PositiveInt
 
-from nightshift import registry
+from nightshift import registry, storage
 from nightshift.contracts.listings import (
     DriftCheck,
     DriftHistory,
@@ -27,9 +26,9 @@ from nightshift.contracts.verdict import FILE, Verdict
 from nightshift.registry import release_record
 from nightshift.registry.release_record import ReleaseRef
 from nightshift.runtime.errors import UserError, nearest
-from pipelines import records
+from pipelines.run_index import SUMMARY, IndexedRun, RunIndex
 
-DRIFT = Path("drift", "drift", FILE)  # in a run's folder: the step, its artifact, the gate's verdict
+DRIFT = f"drift/drift/{FILE}"  # in a run's folder: the step, its artifact, the gate's verdict
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,11 @@ class Workspace:
 
     state: State
 
+    @cached_property
+    def index(self) -> RunIndex:
+        """The runs, read again as they change."""
+        return RunIndex(self.state.runs)
+
     def list_runs(self, name: str | None = None, limit: PositiveInt = 20) -> RunList:
         """Return the newest runs, and why others cannot be read.
 
@@ -45,9 +49,8 @@ class Workspace:
             name: of a use case; null for all.
             limit: the largest number of runs.
         """
-        problems: list[str] = []
-        runs = islice(self._records(name, problems), limit)
-        return RunList(runs=[_describe_run(folder, record) for folder, record in runs], problems=problems)
+        runs = [self.describe_run(run) for run in self.index.runs(name)[:limit]]
+        return RunList(runs=runs, problems=self.index.problems)
 
     def read_report(self, run: str = "latest") -> Page:
         """Return the report of a run: its headline, outcomes with their reasons, and sections.
@@ -58,10 +61,11 @@ class Workspace:
         Raises:
             UserError: when there is no such run, or it has no report.
         """
-        folder = records.find_folder(run, self.state.runs)
-        page = read_page(str(folder))
+        found = self.index.find(run)
+        folder = self.index.folder(found)
+        page = read_page(folder)
         if page is None:
-            raise UserError(f"{folder} has no report; write it with `nightshift report {folder.name}`")
+            raise UserError(f"{folder} has no report; write it with `nightshift report {found.name}`")
         return page
 
     def list_models(self, name: str | None = None) -> ModelList:
@@ -87,13 +91,13 @@ class Workspace:
         Raises:
             UserError: when it has no run.
         """
-        runs = list(self._records(name, []))
-        if not runs:
-            names = sorted({record.use_case for _, record in self._records(None, []) if record.use_case})
-            known = f"; use cases with runs: {', '.join(names)}" if names else ""
-            raise UserError(f"{self.state.runs} has no run of use case {name!r}{known}{nearest(name, names)}")
-        judged = ((folder, record) for folder, record in runs if (folder / DRIFT).exists())
-        return DriftHistory(use_case=name, checks=[_describe_drift(*run) for run in islice(judged, limit)])
+        runs = self.require_runs(name)
+        judged = ((run, verdict) for run in runs if (verdict := self.index.derive(run, read_drift_verdict)))
+        checks = [
+            DriftCheck.model_validate({"run": run.name, "logical_date": run.logical_date, "verdict": verdict})
+            for run, verdict in islice(judged, limit)
+        ]
+        return DriftHistory(use_case=name, checks=checks)
 
     def read_costs(self, run: str | None = None) -> RunCosts:
         """Return what runs have cost, by step.
@@ -104,45 +108,84 @@ class Workspace:
         Raises:
             UserError: when there is no such run, or no summary.
         """
-        folder = Path(self.state.runs)
         if run:
-            path = records.find_folder(run, str(folder))
-            costs = _read_cost(path)
-            if costs is None:
-                raise UserError(f"{path} has no summary.json; write it with `nightshift report {path.name}`")
-            return RunCosts(runs=[costs])
-        every = [cost for path in sorted(folder.glob("*")) if not path.is_symlink() and (cost := _read_cost(path))]
+            found = self.index.find(run)
+            cost = self.index.derive(found, read_cost)
+            if cost is None:
+                folder = self.index.folder(found)
+                raise UserError(f"{folder} has no summary.json; write it with `nightshift report {found.name}`")
+            return RunCosts(runs=[cost])
+        runs = sorted(self.index.runs(), key=lambda each: each.name)
+        every = [cost for each in runs if (cost := self.index.derive(each, read_cost))]
         if not every:
-            raise UserError(f"no run in {folder} has a summary yet; `nightshift run` makes one")
+            raise UserError(f"no run in {self.state.runs} has a summary yet; `nightshift run` makes one")
         return RunCosts(runs=every)
 
-    def _records(self, name: str | None, problems: list[str]) -> Iterator[tuple[Path, records.Record]]:
-        """Yield the runs of a use case, or all, newest first; add to the problems why others cannot be read."""
-        for folder in records.newest_first(Path(self.state.runs)):
-            try:
-                record = records.read(folder)
-            except UserError as error:
-                problems.append(str(error))
-                continue
-            if name in (None, record.use_case):
-                yield folder, record
+    def require_runs(self, name: str) -> list[IndexedRun]:
+        """Return the runs of a use case, the last to start first.
+
+        Raises:
+            UserError: when it has none.
+        """
+        runs = self.index.runs(name)
+        if not runs:
+            names = sorted({run.use_case for run in self.index.runs() if run.use_case})
+            known = f"; use cases with runs: {', '.join(names)}" if names else ""
+            raise UserError(f"{self.state.runs} has no run of use case {name!r}{known}{nearest(name, names)}")
+        return runs
+
+    def describe_run(self, run: IndexedRun) -> ListedRun:
+        """Return how a run is listed."""
+        return ListedRun.model_validate(
+            {
+                "run": run.name,
+                "pipeline": run.pipeline,
+                "use_case": run.use_case,
+                "logical_date": run.logical_date,
+                "started": run.started,
+                "complete": run.complete,
+                "has_report": self.index.derive(run, has_report),
+            }
+        )
 
 
-def _describe_run(folder: Path, record: records.Record) -> ListedRun:
-    return ListedRun(
-        run=folder.name,
-        pipeline=record.pipeline,
-        use_case=record.use_case,
-        logical_date=record.parameters.get("date"),
-        started=record.started,
-        complete=record.complete,
-        has_report=(folder / PAGE).exists(),
+def has_report(folder: str) -> bool:
+    """Return whether a run in a folder has a report."""
+    return storage.exists(storage.join(folder, PAGE))
+
+
+def read_summary(folder: str) -> dict[str, Any]:
+    """Return the summary of a run in a folder, empty without one."""
+    uri = storage.join(folder, SUMMARY)
+    return dict(storage.read_json(uri)) if storage.exists(uri) else {}
+
+
+def read_drift_verdict(folder: str) -> Verdict | None:
+    """Return what a run in a folder says of drift, None where it has not measured it."""
+    uri = storage.join(folder, DRIFT)
+    if not storage.exists(uri):
+        # an engine may keep artifacts elsewhere
+        uri = read_summary(folder).get("links", {}).get("drift_verdict", "")
+    return Verdict.read(uri) if uri and storage.exists(uri) else None
+
+
+def read_cost(folder: str) -> RunCost | None:
+    """Return what a run in a folder has cost, None where it has no summary."""
+    summary = read_summary(folder)
+    if not summary:
+        return None
+    steps = [
+        StepCost(step=name, machine=step.get("machine"), seconds=step["seconds"], usd=step.get("usd"))
+        for name, step in summary["steps"].items()
+    ]
+    return RunCost(
+        run=summary["run"],
+        use_case=summary["config"]["name"],
+        model_version=summary["model_version"],
+        seconds=sum(step.seconds or 0.0 for step in steps),
+        usd=summary.get("usd"),
+        steps=steps,
     )
-
-
-def _describe_drift(folder: Path, record: records.Record) -> DriftCheck:
-    verdict = Verdict.read(str(folder / DRIFT))
-    return DriftCheck(run=folder.name, logical_date=record.parameters["date"], verdict=verdict)
 
 
 def _list_versions(state: State, name: str) -> Iterator[ListedVersion]:
@@ -163,22 +206,3 @@ def _list_versions(state: State, name: str) -> Iterator[ListedVersion]:
                 "live_since": record.live_since.get(version.version) if record else None,
             }
         )
-
-
-def _read_cost(folder: Path) -> RunCost | None:
-    path = folder / "summary.json"
-    if not path.exists():
-        return None
-    summary: dict[str, Any] = json.loads(path.read_text())
-    steps = [
-        StepCost(step=name, machine=step.get("machine"), seconds=step["seconds"], usd=step.get("usd"))
-        for name, step in summary["steps"].items()
-    ]
-    return RunCost(
-        run=summary["run"],
-        use_case=summary["config"]["name"],
-        model_version=summary["model_version"],
-        seconds=sum(step.seconds or 0.0 for step in steps),
-        usd=summary.get("usd"),
-        steps=steps,
-    )

@@ -8,6 +8,16 @@ from pathlib import Path
 
 from nightshift import entry_points
 from nightshift.contracts.artifact import Artifact
+from nightshift.contracts.browsing import (
+    Comparison,
+    DataDays,
+    Overview,
+    Quarantine,
+    RunProgress,
+    Spending,
+    VersionHistory,
+    VersionRecord,
+)
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.evaluation import ClassEvaluation, Evaluation, NumberEvaluation
@@ -39,7 +49,9 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "aliases": Aliases,
     "backfill_report": BackfillReport,
     "collective_report": CollectiveReport,
+    "comparison": Comparison,
     "cost_estimate": CostEstimate,
+    "data_days": DataDays,
     "deployment": Deployment,
     "drift": DriftReport,
     "drift_history": DriftHistory,
@@ -53,19 +65,25 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "numbers_evaluation": NumberEvaluation,
     "online": Snapshot,
     "optimization": Optimization,
+    "overview": Overview,
     "page": Page,
     "profile": Profile,
+    "quarantine": Quarantine,
     "registered_version": RegisteredVersion,
     "release": Release,
     "removals": Removals,
     "request": RetrainingRequest,
     "run_costs": RunCosts,
     "run_list": RunList,
+    "run_progress": RunProgress,
     "section": Section,
     "settings": ServerSettings,
+    "spending": Spending,
     "table": Manifest,
     "trace_profile": TraceProfile,
     "verdict": Verdict,
+    "version": VersionRecord,
+    "version_history": VersionHistory,
 }
 
 

@@ -45,7 +45,7 @@ class ListedRun(Part):
 class RunList(Artifact):
     """The runs of a workspace."""
 
-    runs: list[ListedRun] = Field(description="the last to change first")
+    runs: list[ListedRun] = Field(description="the last to start first")
     problems: list[str] = Field(description="why runs are left out whose records cannot be read")
 
 
@@ -61,7 +61,7 @@ class DriftHistory(Artifact):
     """The verdicts on drift of a use case."""
 
     use_case: str = Field(description="name in the config")
-    checks: list[DriftCheck] = Field(description="of the runs that have measured drift, the last to change first")
+    checks: list[DriftCheck] = Field(description="of the runs that have measured drift, the last to start first")
 
 
 class StepCost(Part):

@@ -40,6 +40,7 @@ class FileEntry:
 
 
 Version = tuple[int | str, ...]
+_GONE: Version = ()
 JUST_NOW = 2  # seconds: the coarsest clock of a file system in use, FAT's
 PIECE = 1 << 20  # bytes of a large file held in memory at a time
 
@@ -102,6 +103,15 @@ def read_bytes(uri: str) -> bytes:
         UserError: when it is missing, not readable, or the store refuses.
     """
     return stores.attempt(uri, lambda fs, path: bytes(fs.cat_file(path)))
+
+
+def read_tail(uri: str, size: int) -> bytes:
+    """Read the last bytes of a file, or all where it has fewer.
+
+    Raises:
+        UserError: as for `read_bytes`.
+    """
+    return stores.attempt(uri, lambda fs, path: bytes(fs.cat_file(path, start=-size)))
 
 
 def map_file(uri: str) -> mmap.mmap | bytes:
@@ -383,18 +393,21 @@ def _versions(fs: "fsspec.AbstractFileSystem", path: str) -> dict[str, Version |
 
 
 def _local_versions(path: str) -> dict[str, Version | None]:
-    entries, settled = dict[str, Version | None](), time.time() - JUST_NOW
-    for entry in Path(path).iterdir():
-        try:
-            stat = entry.stat()
-        except FileNotFoundError:  # removed since, or a broken link
-            continue
-        except OSError:  # the reader gets the error
-            entries[entry.name] = None
-            continue
-        just_now = max(stat.st_mtime, stat.st_ctime) > settled
-        entries[entry.name] = None if just_now else (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-    return entries
+    settled = time.time() - JUST_NOW
+    with os.scandir(path) as entries:
+        versions = {entry.name: _local_version(entry, settled) for entry in entries}
+    return {name: version for name, version in versions.items() if version != _GONE}
+
+
+def _local_version(entry: "os.DirEntry[str]", settled: float) -> Version | None:
+    try:
+        stat = entry.stat()
+    except FileNotFoundError:  # removed since, or a broken link
+        return _GONE
+    except OSError:  # the reader gets the error
+        return None
+    just_now = max(stat.st_mtime, stat.st_ctime) > settled
+    return None if just_now else (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
 
 
 def _stored_version(info: Mapping[str, Any]) -> Version | None:

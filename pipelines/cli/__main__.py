@@ -60,6 +60,9 @@ COMMANDS = {
     "mcp": {
         "mcp": "Answer an MCP client on stdin and stdout, read-only: runs, reports, models, drift, costs.",
     },
+    "ui": {
+        "ui": "Serve the workspace's pages on this machine, read-only: runs, reports, models, drift, data, costs.",
+    },
     "repair": {
         "repair": "Show the readable records of a damaged online state, or continue from them. Nothing is removed.",
     },
@@ -72,7 +75,7 @@ COMMANDS = {
     },
 }
 GROUPS = {
-    "run": ("runs", "projects", "kubeflow", "costs", "mcp"),
+    "run": ("runs", "projects", "kubeflow", "costs", "ui", "mcp"),
     "models": ("models", "optimize"),
     "release": ("release",),
     "data": ("definitions", "features", "repair", "gc"),

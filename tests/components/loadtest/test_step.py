@@ -9,7 +9,7 @@ import pytest
 
 from components.loadtest import __main__ as step
 from components.loadtest import component, core, server
-from components.reporting import plots
+from nightshift.drawing import plots
 from nightshift import registry
 from nightshift.contracts.loadtest import LoadTest, ServerSettings
 from nightshift.contracts.section import read_section

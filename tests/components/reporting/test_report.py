@@ -5,6 +5,7 @@ from urllib.parse import unquote
 import pytest
 
 from components.reporting import report
+from nightshift import drawing
 from nightshift.contracts.section import (
     Axis,
     Bars,
@@ -134,7 +135,7 @@ def test_the_contents_lead_to_every_section_of_the_page(sample):
     ("tiles", "columns"), [(1, 4), (5, 5), (6, 3), (7, 4), (8, 4), (9, 3), (10, 5), (12, 4), (13, 3)]
 )
 def test_the_last_row_of_tiles_has_the_fewest_holes(tiles, columns):
-    assert report.tile_columns(tiles) == columns
+    assert drawing.tile_columns(tiles) == columns
 
 
 def test_what_lies_elsewhere_is_named_but_not_linked(sample, new_run, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.reporting.plots import HEIGHT, SIDE, WIDTH, bars, chart
+from nightshift.drawing.plots import HEIGHT, SIDE, WIDTH, bars, chart
 from nightshift.contracts.section import Axis, Bars, Chart, Series
 
 

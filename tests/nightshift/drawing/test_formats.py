@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from components.reporting.formats import format_cell, moment
+from nightshift.drawing.formats import format_cell, moment
 from nightshift.contracts.section import Estimate
 from nightshift.stats.figures import WRITERS, format_value
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from markupsafe import Markup, escape
 
 from nightshift.contracts.section import Cell, Estimate, Format
+from nightshift.runtime.printable import printable
 from nightshift.stats.figures import bounds, format_value
 
 NOTHING = Markup('<span class="none">&ndash;</span>')
@@ -15,7 +16,8 @@ def format_cell(value: Cell, form: Format) -> Markup:
     if value is None:
         return NOTHING
     if isinstance(value, str):
-        return Markup("<code>{}</code>").format(breakable(value)) if form == "code" else escape(value)
+        text = printable(value)
+        return Markup("<code>{}</code>").format(breakable(text)) if form == "code" else escape(text)
     if isinstance(value, Estimate):
         return format_cell(value.value, form) + Markup(' <span class="interval">{}</span>').format(bounds(value))
     return Markup('<data value="{}">{}</data>').format(value, format_value(value, form))

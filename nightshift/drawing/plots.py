@@ -46,7 +46,10 @@ class Plot:
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: its left edge, width, top and height, its value as text, and its label, empty where there is no room."""
+    """One bar: its left edge, width, top and height, its value as text, and its label, empty where there is no room.
+
+    The value stands above it where all bars have room for theirs, or else above the highest one.
+    """
 
     x: float
     width: float
@@ -55,6 +58,7 @@ class Bar:
     text: str
     label: str
     name: str
+    has_text: bool
 
 
 def chart(block: Chart) -> Plot:
@@ -72,6 +76,7 @@ def bars(block: Bars) -> list[Bar]:
     """Lay out bars, from 0 to the highest value or the limit."""
     whole = HEADROOM * max([*block.heights, block.limit or 0, 0]) or 1.0
     step, every = WIDTH / max(len(block.heights), 1), -(-len(block.heights) // LABELS)
+    highest = block.heights.index(max(block.heights)) if block.heights else None
     return [
         Bar(
             x=round(step * (number + 0.1), 1),
@@ -81,6 +86,7 @@ def bars(block: Bars) -> list[Bar]:
             text=format_value(value, block.format),
             label="" if number % every else label,
             name=label,
+            has_text=every == 1 or number == highest,
         )
         for number, (label, value) in enumerate(zip(block.labels, block.heights, strict=True))
     ]

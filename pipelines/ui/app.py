@@ -1,0 +1,159 @@
+"""The UI's server: each page and its document at a stable URL. Nothing can be changed through it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from importlib import resources
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nightshift.contracts.artifact import Artifact
+from nightshift.http.cross_site import check_site
+from nightshift.http.errors import CrossSiteError
+from nightshift.http.messages import HttpRequest
+from nightshift.runtime.errors import UnavailableError, UserError
+from pipelines.ui import html
+from pipelines.ui.pages import compare, costs, data, drift, home, models, releases, runs
+from pipelines.ui.screen import Screen, shorten, shorten_all
+from pipelines.workspace import Workspace
+
+Handler = Callable[[Request], Awaitable[Response]]
+LARGEST = 500_000  # bytes of a page
+HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+STATIC = {
+    "report.css": ("nightshift.drawing", "templates/report.css", "text/css"),
+    "ui.css": ("pipelines.ui", "static/ui.css", "text/css"),
+    "live.js": ("pipelines.ui", "static/live.js", "text/javascript"),
+}
+
+
+@dataclass(frozen=True)
+class WebPage:
+    """A page.
+
+    Attributes:
+        path: of its URL, with parameters in braces; its document is at the same path and `.json`.
+        read: makes its document of a workspace and the parameters.
+        show: makes the page of its document.
+    """
+
+    path: str
+    read: Callable[[Workspace, Mapping[str, str]], Any]
+    show: Callable[[Any], Screen]
+
+
+PAGES = (
+    WebPage("/home", home.read, home.show),
+    WebPage("/runs", runs.read_list, runs.show_list),
+    WebPage("/use-cases/{name}", runs.read_use_case, runs.show_use_case),
+    WebPage("/runs/{run}", runs.read_progress, runs.show_progress),
+    WebPage("/runs/{run}/report", runs.read_report, runs.show_report),
+    WebPage("/models", models.read_list, models.show_list),
+    WebPage("/models/{name}", models.read_history, models.show_history),
+    WebPage("/models/{name}/{version}", models.read_version, models.show_version),
+    WebPage("/releases/{name}", releases.read, releases.show),
+    WebPage("/drift/{name}", drift.read, drift.show),
+    WebPage("/costs", costs.read, costs.show),
+    WebPage("/data/{name}", data.read, data.show),
+    WebPage("/data/{name}/{day}", data.read_quarantine, data.show_quarantine),
+    WebPage("/compare/runs", compare.read_runs, compare.show_runs),
+    WebPage("/compare/versions/{name}", compare.read_versions, compare.show_versions),
+)
+
+
+def build_app(workspace: Workspace) -> Starlette:
+    """Return the UI of a workspace."""
+    html.render(Screen(title=""))  # templates are compiled before somebody waits for them
+    routes = [Route(f"/static/{name}", _read_static(*file)) for name, file in STATIC.items()]
+    for page in PAGES:
+        routes.append(Route(f"{page.path}.json", _handle(page, workspace, _write_json)))
+        routes.append(Route(page.path, _handle(page, workspace, partial(_write_html, page.show))))
+    routes.append(Route("/", _handle(PAGES[0], workspace, partial(_write_html, PAGES[0].show))))
+    missing: Mapping[Any, Any] = {HTTPStatus.NOT_FOUND.value: _refuse_path}
+    return Starlette(routes=routes, middleware=[Middleware(Guard)], exception_handlers=missing)
+
+
+class Guard:
+    """Refuses requests that a web page makes a visitor's browser send here, and says what pages may do."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        try:
+            check_site(HttpRequest(headers=dict(scope["headers"])))
+        except CrossSiteError as error:
+            await PlainTextResponse(f"{error}\n", int(error.status))(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message["headers"], *own]
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)
+
+
+def _read_static(package: str, path: str, media_type: str) -> Response:
+    return Response(resources.files(package).joinpath(path).read_bytes(), media_type=media_type)
+
+
+def _handle(page: WebPage, workspace: Workspace, write: Callable[[Any], Response]) -> Handler:
+    async def handle(request: Request) -> Response:
+        params = {**request.query_params, **request.path_params}
+        return await run_in_threadpool(_answer, lambda: write(page.read(workspace, params)))
+
+    return handle
+
+
+def _answer(make: Callable[[], Response]) -> Response:
+    """Return a page or its document; what cannot be read is answered with its sentence."""
+    try:
+        return make()
+    except UserError as error:
+        return _explain(str(error), HTTPStatus.NOT_FOUND)
+    except UnavailableError as error:
+        return _explain(str(error), HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def _write_json(document: Artifact) -> Response:
+    return Response(document.model_dump_json(indent=2), media_type="application/json")
+
+
+def _write_html(show: Callable[[Any], Screen], document: Artifact) -> Response:
+    body = html.render(show(document)).encode()
+    if len(body) > LARGEST:
+        sentence = f"This page has {len(body):,} bytes, more than a browser should load; its JSON has all of it."
+        return _explain(sentence, HTTPStatus.OK)
+    return Response(body, media_type="text/html")
+
+
+def _explain(sentence: str, status: HTTPStatus) -> Response:
+    title = "This page is not there" if status is HTTPStatus.NOT_FOUND else "This page cannot be shown"
+    screen = Screen(title=title, tone="bad", reasons=shorten_all(sentence.split("\n")))
+    return Response(html.render(screen), status, media_type="text/html")
+
+
+async def _refuse_path(request: Request, _: Exception) -> Response:
+    sentence = f"There is no page {shorten(request.url.path)}; the links above lead to those that there are."
+    return _explain(sentence, HTTPStatus.NOT_FOUND)

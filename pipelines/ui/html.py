@@ -1,0 +1,36 @@
+"""Screens as HTML, by the templates that draw reports."""
+
+from functools import cache
+from typing import Any
+
+from jinja2 import Template
+from markupsafe import Markup
+
+from nightshift.drawing import REASONS, Location, make_environment
+from nightshift.runtime.printable import printable_lines
+from pipelines.ui.screen import PageLink, Screen
+
+MENU = (
+    PageLink("Home", "/home"),
+    PageLink("Runs", "/runs"),
+    PageLink("Models", "/models"),
+    PageLink("Costs", "/costs"),
+)
+
+
+def render(screen: Screen) -> str:
+    """Return the HTML of a screen."""
+    return _template().render(screen=screen, menu=MENU, most=REASONS)
+
+
+@cache
+def _template() -> Template:
+    # a file of a run is named, not linked: only pages are served
+    environment = make_environment("pipelines.ui", lambda uri: Location(uri, None))
+    environment.finalize = _write
+    return environment.get_template("screen.html.j2")
+
+
+def _write(value: Any) -> Any:
+    """Return a text with escapes for what hides or turns it; markup of our own as it is."""
+    return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value

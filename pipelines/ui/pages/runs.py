@@ -1,0 +1,263 @@
+"""Runs: a list, how far each has come with the ends of its logs, and its report."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from nightshift import storage
+from nightshift.contracts.browsing import RunProgress, RunState, StepProgress
+from nightshift.contracts.listings import ListedRun, RunList
+from nightshift.contracts.section import Block, Code, Notice, Page, Row, TableColumn, Tone
+from pipelines import documents, ir, records
+from pipelines.logs import list_last_lines
+from pipelines.run_index import IndexedRun
+from pipelines.ui.screen import (
+    SENTENCE_LENGTH,
+    Box,
+    Choice,
+    PageLink,
+    Panel,
+    Screen,
+    format_moment,
+    make_href,
+    make_row,
+    make_table,
+    shorten,
+    shorten_all,
+)
+from pipelines.workspace import Workspace, read_summary
+
+LISTED = 100
+QUIET = timedelta(minutes=15)  # a run that has not written for so long has been stopped
+LOG_LINES = 20
+LOG = "log.txt"
+DEFINITION = "pipeline.yaml"
+
+
+def read_list(workspace: Workspace, params: Mapping[str, str]) -> RunList:
+    """Return the newest runs, of the use case in the parameters or of all."""
+    return workspace.list_runs(params.get("use_case"), LISTED)
+
+
+def show_list(runs: RunList) -> Screen:
+    """Return the page of the newest runs."""
+    panels = [Panel("", [tabulate(runs.runs)])]
+    if runs.problems:
+        panels.append(Panel("Left out", [list_problems(runs.problems)]))
+    return Screen(
+        title="Runs",
+        lead=f"The last {LISTED} to start" if len(runs.runs) == LISTED else "The last to start first",
+        panels=panels,
+        choices=[choose_two(runs.runs)] if len(runs.runs) > 1 else [],
+    )
+
+
+def read_use_case(workspace: Workspace, params: Mapping[str, str]) -> RunList:
+    """Return the newest runs of a use case.
+
+    Raises:
+        UserError: when it has none.
+    """
+    workspace.require_runs(params["name"])
+    return workspace.list_runs(params["name"], LISTED)
+
+
+def show_use_case(runs: RunList) -> Screen:
+    """Return the page of a use case: where to look, and its runs."""
+    name = runs.runs[0].use_case or ""
+    listed = show_list(runs)
+    return replace(listed, title=shorten(name), lead="Use case", links=link_use_case(name))
+
+
+def link_use_case(name: str) -> list[PageLink]:
+    """Return the links to the pages about a use case."""
+    pages = {
+        shorten(name): ("use-cases", name),
+        "Models": ("models", name),
+        "Releases": ("releases", name),
+        "Drift": ("drift", name),
+        "Data": ("data", name),
+    }
+    return [PageLink(title, href) for title, parts in pages.items() if (href := make_href(*parts))]
+
+
+def read_progress(workspace: Workspace, params: Mapping[str, str]) -> RunProgress:
+    """Return how far a run has come.
+
+    Raises:
+        UserError: when there is no such run.
+    """
+    run = workspace.index.find(params["run"])
+    state = find_state(workspace, run)
+    folder = workspace.index.folder(run)
+    ended = _read_ended(folder)
+    order = dict.fromkeys([*([] if run.complete else _read_order(folder)), *ended, *_list_started(run, folder)])
+    earlier = [each for each in workspace.index.runs(run.use_case) if each.pipeline == run.pipeline]
+    after = earlier[earlier.index(run) + 1 :] if run in earlier else []
+    return RunProgress(
+        run=workspace.describe_run(run),
+        state=state,
+        steps=[_describe_step(folder, step, ended.get(step), state) for step in order],
+        previous=after[0].name if after else None,
+    )
+
+
+def show_progress(progress: RunProgress) -> Screen:
+    """Return the page of a run."""
+    run = progress.run
+    tones: dict[RunState, Tone] = {RunState.COMPLETE: "good", RunState.RUNNING: "neutral"}
+    columns = [TableColumn(title="Step"), TableColumn(title="State")]
+    columns.append(TableColumn(title="Time", format="seconds", has_bars=True))
+    rows = [_row(step) for step in progress.steps]
+    logs: list[Block] = [_show_log(step) for step in progress.steps if step.log or step.error]
+    return Screen(
+        title=f"{shorten(run.pipeline)}: {progress.state}",
+        lead=" · ".join(filter(None, [shorten(run.use_case or ""), str(run.logical_date or ""), run.run])),
+        tone=tones.get(progress.state, "bad"),
+        reasons=[f"Started {format_moment(run.started)} UTC."],
+        links=_link_run(progress),
+        panels=[Panel("Steps", [make_table("", columns, rows, "No step has started."), *logs])],
+        is_live=progress.state is RunState.RUNNING,
+    )
+
+
+def read_report(workspace: Workspace, params: Mapping[str, str]) -> Page:
+    """Return the report of a run.
+
+    Raises:
+        UserError: when there is no such run, or it has no report.
+    """
+    return workspace.read_report(params["run"])
+
+
+def show_report(page: Page) -> Screen:
+    """Return the report of a run as a page of the UI."""
+    return Screen(
+        title=shorten(page.headline.headline, SENTENCE_LENGTH),
+        lead=f"Report · {shorten(page.use_case)} · {shorten(page.run)}",
+        tone=page.headline.tone,
+        reasons=shorten_all(page.headline.reasons),
+        links=[PageLink("Steps", make_href("runs", page.run)), *link_use_case(page.use_case)],
+        facts=page.highlights,
+        boxes=[
+            Box(shorten(title), outcome.label, outcome.tone, shorten_all(outcome.reasons))
+            for title, outcome in page.outcomes
+            if outcome.reasons
+        ],
+        panels=[Panel(section.title, section.blocks) for section in page.sections],
+    )
+
+
+def find_state(workspace: Workspace, run: IndexedRun) -> RunState:
+    """Return how far a run has come; one that says nothing is running as long as it writes."""
+    if run.complete:
+        return RunState.COMPLETE
+    if run.failed:
+        return RunState.FAILED
+    written = storage.last_change(workspace.index.folder(run)) or run.started
+    return RunState.RUNNING if datetime.now(UTC) - written < QUIET else RunState.STOPPED
+
+
+def read_errors(folder: str) -> dict[str, str]:
+    """Return the failed steps of a run in a folder -> their errors, in one line."""
+    failed = {step: end for step, end in _read_ended(folder).items() if end.get("state") == "failed"}
+    return {
+        step: " ".join((end.get("error") or "The engine recorded no error.").split()) for step, end in failed.items()
+    }
+
+
+def tabulate(runs: Sequence[ListedRun]) -> Block:
+    """Return a table of runs."""
+    columns = [
+        TableColumn(title="Run"),
+        TableColumn(title="Use case"),
+        TableColumn(title="Pipeline"),
+        TableColumn(title="Day"),
+        TableColumn(title="Started (UTC)"),
+        TableColumn(title="State"),
+        TableColumn(title="Report"),
+    ]
+    rows = [
+        make_row(
+            [
+                run.run,
+                run.use_case or "",
+                run.pipeline,
+                str(run.logical_date or ""),
+                format_moment(run.started),
+                "complete" if run.complete else "incomplete",
+                "yes" if run.has_report else "no",
+            ],
+            make_href("runs", run.run),
+        )
+        for run in runs
+    ]
+    return make_table("", columns, rows, "There is no run yet; `nightshift run` makes one.")
+
+
+def list_problems(problems: Sequence[str]) -> Block:
+    """Return the reasons why something is left out."""
+    return Notice(title="These cannot be read", sentences=shorten_all(problems))
+
+
+def choose_two(runs: Sequence[ListedRun]) -> Choice:
+    """Return a form that compares two of some runs."""
+    names = {run.run: shorten(run.run) for run in runs}
+    return Choice("Compare two runs", "/compare/runs", {"left": dict(reversed(names.items())), "right": names})
+
+
+def _link_run(progress: RunProgress) -> list[PageLink]:
+    run = progress.run
+    links = [PageLink("Report", make_href("runs", run.run, "report"))] if run.has_report else []
+    if progress.previous:
+        href = make_href("compare", "runs", left=progress.previous, right=run.run)
+        links.append(PageLink("Compare with the run before", href))
+    return links + (link_use_case(run.use_case) if run.use_case else [])
+
+
+def _read_ended(folder: str) -> dict[str, dict[str, Any]]:
+    """Return the steps of a run that ended -> how, by its record or else its summary."""
+    uri = storage.join(folder, records.FILE)
+    if storage.exists(uri):
+        return dict(records.parse(storage.read_bytes(uri), uri).steps)
+    return dict(read_summary(folder).get("steps", {}))
+
+
+def _read_order(folder: str) -> list[str]:
+    """Return the names of a run's steps in their order, none where its engine keeps no definition."""
+    uri = storage.join(folder, DEFINITION)
+    if "://" in folder or not storage.exists(uri):
+        return []
+    return [task.name for task in ir.interpret(documents.read(Path(uri))).tasks]
+
+
+def _list_started(run: IndexedRun, folder: str) -> list[str]:
+    """Return the steps of an unfinished run that have a log."""
+    names = [] if run.complete else storage.names(folder)
+    return [name for name in names if storage.exists(storage.join(folder, name, LOG))]
+
+
+def _describe_step(folder: str, step: str, ended: Mapping[str, Any] | None, state: RunState) -> StepProgress:
+    log = storage.join(folder, step, LOG)
+    if ended is not None and ended.get("state") != "failed":
+        return StepProgress(step=step, state=ended["state"], seconds=ended.get("seconds"), error=None, log=[])
+    has_started = storage.exists(log)
+    unfinished = "running" if state is RunState.RUNNING else "stopped"
+    return StepProgress(
+        step=step,
+        state="failed" if ended else unfinished if has_started else "waiting",
+        seconds=ended.get("seconds") if ended else None,
+        error=shorten(ended.get("error") or "", SENTENCE_LENGTH) if ended else None,
+        log=[shorten(line, SENTENCE_LENGTH) for line in list_last_lines(log, LOG_LINES)] if has_started else [],
+    )
+
+
+def _row(step: StepProgress) -> Row:
+    return make_row([step.step, step.state, step.seconds])
+
+
+def _show_log(step: StepProgress) -> Block:
+    text = "\n".join(step.log) or step.error or ""
+    return Code(title=f"The last lines of {shorten(step.step)}", text=text)
