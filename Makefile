@@ -54,6 +54,7 @@ help: ## Show this help
 
 run: $(VENV)/.run ## Run the daily pipeline: make run [DATA=folder or URI] [CONFIG=name or file] [DATE=YYYY-MM-DD]
 	@$(BIN)/nightshift run --data "$(DATA)" --config "$(CONFIG)" --device "$(DEVICE)" $(if $(DATE),--date "$(DATE)")
+	@echo "pages    $(BIN)/nightshift ui"
 
 stop: $(VENV)/.run ## Stop the local endpoint that a run has started
 	@$(BIN)/nightshift stop
@@ -127,7 +128,7 @@ docs: $(VENV)/.dev ## Build the documentation as a site, check its links: runs/d
 	$(BIN)/zensical build --strict
 	$(BIN)/lychee --offline --include-fragments --no-progress --root-dir "$(CURDIR)/runs/docs/site" 'runs/docs/site/**/*.html'
 
-screenshots: $(VENV)/.run ## Run the use case fraud and take the pictures of its reports anew: make screenshots [BROWSER=chromium]
+screenshots: $(VENV)/.run ## Run the use case fraud and take the pictures of its pages anew: make screenshots [BROWSER=chromium]
 	$(BIN)/python docs/screenshots.py "$(BROWSER)" runs/screenshots
 
 compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and write what is generated of docs/

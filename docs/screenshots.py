@@ -1,4 +1,4 @@
-"""Take the pictures of reports that README and docs show: `make screenshots`."""
+"""Take the pictures of reports and of the UI that README and docs show: `make screenshots`."""
 
 import subprocess
 import sys
@@ -8,6 +8,9 @@ IMAGES = Path(__file__).parent / "images"
 DATE = "2025-06-30"
 # pipeline -> picture of its report, and the height in pixels of what fits on the first screen
 PICTURES = {"training": ("report.png", 880), "monitoring": ("monitoring.png", 660)}
+# picture of the UI's first page -> the browser's flags
+HOME = {"ui.png": [], "ui-dark.png": ["--blink-settings=preferredColorScheme=0"]}
+HOME_HEIGHT = 700
 WIDTH = 1040
 # without a sandbox it runs as root too; it has nothing to fetch
 BROWSER = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--hide-scrollbars")
@@ -20,16 +23,29 @@ def run(pipeline: str, workspace: Path) -> Path:
     return (workspace / "runs" / "latest" / "report.html").resolve()
 
 
-def take_picture(browser: str, page: Path, picture: Path, height: int) -> None:
+def take_picture(browser: str, url: str, picture: Path, height: int, *more: str) -> None:
     """Write the first screen of a page as a PNG file."""
-    flags = [*BROWSER, f"--window-size={WIDTH},{height}", f"--screenshot={picture}"]
-    subprocess.run([browser, *flags, page.as_uri()], check=True)
+    flags = [*BROWSER, *more, f"--window-size={WIDTH},{height}", f"--screenshot={picture}"]
+    subprocess.run([browser, *flags, url], check=True)
+
+
+def take_home(browser: str, workspace: Path) -> None:
+    """Take the pictures of the UI's first page, light and dark."""
+    command = [sys.executable, "-m", "pipelines.cli", "ui", "--workspace", str(workspace), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            url = server.stdout.readline().split()[1] if server.stdout else ""
+            for name, flags in HOME.items():
+                take_picture(browser, url, IMAGES / name, HOME_HEIGHT, *flags)
+        finally:
+            server.terminate()
 
 
 def main(browser: str, workspace: Path) -> None:
-    """Run the pipelines and take a picture of each report."""
+    """Run the pipelines and take a picture of each report, then of the UI."""
     for pipeline, (name, height) in PICTURES.items():
-        take_picture(browser, run(pipeline, workspace), IMAGES / name, height)
+        take_picture(browser, run(pipeline, workspace).as_uri(), IMAGES / name, height)
+    take_home(browser, workspace)
     subprocess.run([sys.executable, "-m", "pipelines.cli", "stop", "--workspace", str(workspace)], check=True)
 
 

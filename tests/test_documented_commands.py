@@ -71,6 +71,7 @@ RUN_BY = {
     "show": "tests/pipelines/cli/test_cli.py",
     "stop": "tests/e2e/test_daily_run.py",
     "submit": "tests/e2e/test_kubeflow.py",
+    "ui": "tests/pipelines/ui/test_ui.py",
 }
 # the pages' very lines of these are run below: they need no run, no network and no GPU
 RUN_HERE = ("nightshift perf plan", "nightshift costs --samples", "nightshift gc")

@@ -9,11 +9,11 @@ import pytest
 
 from components.loadtest import __main__ as step
 from components.loadtest import component, core, server
-from nightshift.drawing import plots
 from nightshift import registry
 from nightshift.contracts.loadtest import LoadTest, ServerSettings
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Verdict
+from nightshift.drawing import plots
 from nightshift.local import endpoint, examples
 from nightshift.registry import release_record
 from nightshift.runtime.context import StepContext

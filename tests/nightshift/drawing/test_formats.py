@@ -2,8 +2,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nightshift.drawing.formats import format_cell, moment
 from nightshift.contracts.section import Estimate
+from nightshift.drawing.formats import format_cell, moment
 from nightshift.stats.figures import WRITERS, format_value
 
 

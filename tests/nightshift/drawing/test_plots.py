@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightshift.drawing.plots import HEIGHT, SIDE, WIDTH, bars, chart
 from nightshift.contracts.section import Axis, Bars, Chart, Series
+from nightshift.drawing.plots import HEIGHT, SIDE, WIDTH, bars, chart
 
 
 def drawn(points, scale="linear", style="line", notes=()):
