@@ -18,6 +18,7 @@ CANDIDATES = "nightshift.candidates"  # a table's candidate's kind -> a `nightsh
 RECIPES = "nightshift.recipes"  # a network's kind -> a module with `build`, see `nightshift.models.recipes`
 FEATURES = "nightshift.features"  # the function's name -> a `nightshift.data.aggregations.Aggregation`
 SCHEMAS = "nightshift.schemas"  # -> a mapping of file names -> artifacts of a package, or what its commands print
+PAGES = "nightshift.pages"  # -> a `pipelines.ui.screen.WebPage`
 PROFILES = "nightshift.profiles"  # -> a module that explains traces, see `components.profiling.traces`
 
 

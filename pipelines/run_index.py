@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -19,6 +19,7 @@ SUMMARY = "summary.json"
 READERS = 16  # threads: an object store answers in tens of milliseconds
 # seconds for which a look is good: a list of a store's folders takes as long
 LOCAL_AGE, STORE_AGE = 1.0, 30.0
+SHOWN = 200  # characters of an error
 T = TypeVar("T")
 
 
@@ -63,6 +64,7 @@ class RunIndex:
         self._lock = Lock()
         self._known: dict[str, IndexedRun | str] = {}
         self._newest: list[IndexedRun] = []
+        self._damaged: dict[str, str] = {}
         self._derived: dict[tuple[str, Callable[..., Any]], tuple[Version, Any]] = {}
 
     def runs(self, use_case: str | None = None) -> list[IndexedRun]:
@@ -75,8 +77,8 @@ class RunIndex:
 
     @property
     def problems(self) -> list[str]:
-        """Why runs are left out whose records cannot be read, as of the last look."""
-        return [problem for problem in self._known.values() if isinstance(problem, str)]
+        """Why runs are left out whose files cannot be read, as of the last look."""
+        return [*(problem for problem in self._known.values() if isinstance(problem, str)), *self._damaged.values()]
 
     def find(self, name: str) -> IndexedRun:
         """Return a run.
@@ -96,13 +98,43 @@ class RunIndex:
         return storage.join(self.root, run.name)
 
     def derive(self, run: IndexedRun, read: Callable[[str], T]) -> T:
-        """Return what a function reads in a run's folder; it is read again only when the run has changed."""
+        """Return what a function reads in a run's folder; it is read again only when the run has changed.
+
+        Raises:
+            UserError: when a file is missing, or not what this version writes.
+        """
         version, value = self._derived.get((run.name, read), (None, None))
         if version is None or version != run.version:
-            value = read(self.folder(run))
+            value = self._read_files(run, read)
         if run.version is not None:
             self._derived[run.name, read] = (run.version, value)
         return cast("T", value)
+
+    def try_derive(self, run: IndexedRun, read: Callable[[str], T]) -> T | None:
+        """Return the same, or None of a damaged run, which is one of the problems then."""
+        try:
+            value = self.derive(run, read)
+        except UserError as error:
+            self._damaged[run.name] = str(error)
+            return None
+        self._damaged.pop(run.name, None)
+        return value
+
+    def derive_all(self, runs: Iterable[IndexedRun], read: Callable[[str], T | None]) -> Iterator[tuple[IndexedRun, T]]:
+        """Yield each run in whose folder there is something to read, and that."""
+        for run in runs:
+            if value := self.try_derive(run, read):
+                yield run, value
+
+    def _read_files(self, run: IndexedRun, read: Callable[[str], T]) -> T:
+        folder = self.folder(run)
+        try:
+            return read(folder)
+        except UserError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            what = " ".join(repr(error).split())[:SHOWN]
+            raise UserError(f"{folder} has a file that this version does not write ({what}); run it again") from None
 
     def _refresh(self) -> None:
         versions = storage.versions(self.root)

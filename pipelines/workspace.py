@@ -91,8 +91,7 @@ class Workspace:
         Raises:
             UserError: when it has no run.
         """
-        runs = self.require_runs(name)
-        judged = ((run, verdict) for run in runs if (verdict := self.index.derive(run, read_drift_verdict)))
+        judged = self.index.derive_all(self.require_runs(name), read_drift_verdict)
         checks = [
             DriftCheck.model_validate({"run": run.name, "logical_date": run.logical_date, "verdict": verdict})
             for run, verdict in islice(judged, limit)
@@ -116,7 +115,7 @@ class Workspace:
                 raise UserError(f"{folder} has no summary.json; write it with `nightshift report {found.name}`")
             return RunCosts(runs=[cost])
         runs = sorted(self.index.runs(), key=lambda each: each.name)
-        every = [cost for each in runs if (cost := self.index.derive(each, read_cost))]
+        every = [cost for _, cost in self.index.derive_all(runs, read_cost)]
         if not every:
             raise UserError(f"no run in {self.state.runs} has a summary yet; `nightshift run` makes one")
         return RunCosts(runs=every)

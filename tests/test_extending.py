@@ -53,6 +53,17 @@ replay = skew.replay(base, events[4:], rows[4:], config)
 print(rows["customer_acme_spread_amount_7d"].tolist(), replay.rows, replay.differing)
 """
 
+UI = """
+import sys
+from pathlib import Path
+from starlette.testclient import TestClient
+from pipelines.environments import local
+from pipelines.ui.app import build_app
+from pipelines.workspace import Workspace
+client = TestClient(build_app(Workspace(local(Path(sys.argv[1])))), base_url="http://127.0.0.1")
+print("1 days" in client.get("/acme/fraud").text, client.get("/acme/fraud.json").json()["days"])
+"""
+
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
@@ -70,13 +81,17 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_command_of_a_package_runs(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_command_and_a_page_of_a_package_run(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "lake/fraud/events/date=2025-06-30").mkdir(parents=True)
     command = [sys.executable, "-m", "pipelines.cli", "days", "--workspace", str(tmp_path)]
 
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    page = subprocess.run(
+        [sys.executable, "-c", UI, str(tmp_path)], env=environment, capture_output=True, text=True, timeout=SECONDS
+    )
 
     assert done.stdout == "date=2025-06-30\n", done.stderr
+    assert page.stdout == "True ['date=2025-06-30']\n", page.stderr
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """The UI's server: each page and its document at a stable URL. Nothing can be changed through it."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from importlib import resources
@@ -21,8 +20,8 @@ from nightshift.http.errors import CrossSiteError
 from nightshift.http.messages import HttpRequest
 from nightshift.runtime.errors import UnavailableError, UserError
 from pipelines.ui import html
-from pipelines.ui.pages import compare, costs, data, drift, home, models, releases, runs
-from pipelines.ui.screen import Screen, shorten, shorten_all
+from pipelines.ui.pages import PAGES, list_pages
+from pipelines.ui.screen import Screen, WebPage, shorten, shorten_all
 from pipelines.workspace import Workspace
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -42,45 +41,11 @@ STATIC = {
 }
 
 
-@dataclass(frozen=True)
-class WebPage:
-    """A page.
-
-    Attributes:
-        path: of its URL, with parameters in braces; its document is at the same path and `.json`.
-        read: makes its document of a workspace and the parameters.
-        show: makes the page of its document.
-    """
-
-    path: str
-    read: Callable[[Workspace, Mapping[str, str]], Any]
-    show: Callable[[Any], Screen]
-
-
-PAGES = (
-    WebPage("/home", home.read, home.show),
-    WebPage("/runs", runs.read_list, runs.show_list),
-    WebPage("/use-cases/{name}", runs.read_use_case, runs.show_use_case),
-    WebPage("/runs/{run}", runs.read_progress, runs.show_progress),
-    WebPage("/runs/{run}/report", runs.read_report, runs.show_report),
-    WebPage("/models", models.read_list, models.show_list),
-    WebPage("/models/{name}", models.read_history, models.show_history),
-    WebPage("/models/{name}/{version}", models.read_version, models.show_version),
-    WebPage("/releases/{name}", releases.read, releases.show),
-    WebPage("/drift/{name}", drift.read, drift.show),
-    WebPage("/costs", costs.read, costs.show),
-    WebPage("/data/{name}", data.read, data.show),
-    WebPage("/data/{name}/{day}", data.read_quarantine, data.show_quarantine),
-    WebPage("/compare/runs", compare.read_runs, compare.show_runs),
-    WebPage("/compare/versions/{name}", compare.read_versions, compare.show_versions),
-)
-
-
 def build_app(workspace: Workspace) -> Starlette:
     """Return the UI of a workspace."""
     html.render(Screen(title=""))  # templates are compiled before somebody waits for them
     routes = [Route(f"/static/{name}", _read_static(*file)) for name, file in STATIC.items()]
-    for page in PAGES:
+    for page in list_pages():
         routes.append(Route(f"{page.path}.json", _handle(page, workspace, _write_json)))
         routes.append(Route(page.path, _handle(page, workspace, partial(_write_html, page.show))))
     routes.append(Route("/", _handle(PAGES[0], workspace, partial(_write_html, PAGES[0].show))))

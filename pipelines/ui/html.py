@@ -8,19 +8,18 @@ from markupsafe import Markup
 
 from nightshift.drawing import REASONS, Location, make_environment
 from nightshift.runtime.printable import printable_lines
+from pipelines.ui.pages import list_pages
 from pipelines.ui.screen import PageLink, Screen
-
-MENU = (
-    PageLink("Home", "/home"),
-    PageLink("Runs", "/runs"),
-    PageLink("Models", "/models"),
-    PageLink("Costs", "/costs"),
-)
 
 
 def render(screen: Screen) -> str:
     """Return the HTML of a screen."""
-    return _template().render(screen=screen, menu=MENU, most=REASONS)
+    return _template().render(screen=screen, menu=_menu(), most=REASONS)
+
+
+@cache
+def _menu() -> list[PageLink]:
+    return [PageLink(page.menu, page.path) for page in list_pages() if page.menu]
 
 
 @cache

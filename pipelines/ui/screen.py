@@ -1,6 +1,6 @@
 """What a page of the UI shows: the blocks of reports, and links between pages."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import ceil, floor, log10
@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from nightshift.contracts.section import TOPS, Axis, Block, Cell, Fact, Row, TableBlock, TableColumn, Text, Tone
+from pipelines.workspace import Workspace
 
 NAME_LENGTH = 200  # characters of a name that are shown; a longer one is nobody's own
 SENTENCE_LENGTH = 1000
@@ -84,6 +85,23 @@ class Screen:
     panels: list[Panel] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
     is_live: bool = False
+
+
+@dataclass(frozen=True)
+class WebPage:
+    """A page of the UI, at a URL of its own.
+
+    Attributes:
+        path: of its URL, with parameters in braces; its document is at the same path and `.json`.
+        read: makes its document, an artifact, of a workspace and the parameters of the path and the query.
+        show: makes the page of its document.
+        menu: its name in the menu; empty to stay out of it.
+    """
+
+    path: str
+    read: Callable[[Workspace, Mapping[str, str]], Any]
+    show: Callable[[Any], Screen]
+    menu: str = ""
 
 
 def make_href(*parts: str, **query: Any) -> str:

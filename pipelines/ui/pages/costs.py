@@ -38,7 +38,7 @@ def read(workspace: Workspace, params: Mapping[str, str]) -> Spending:
     last = runs[0].started.date()
     first = last - timedelta(days=days - 1)
     recent = [run for run in runs if run.started.date() >= first]
-    costs = [(run.started.date(), cost) for run in recent if (cost := workspace.index.derive(run, read_cost))]
+    costs = [(run.started.date(), cost) for run, cost in workspace.index.derive_all(recent, read_cost)]
     return summarize(first, last, costs)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from nightshift import config, storage
 from nightshift.config.columns import Holds
 from nightshift.contracts.browsing import DataDay, DataDays, Quarantine, QuarantinedRows
-from nightshift.contracts.section import Bars, Block, Fact, Row, TableColumn, Text
+from nightshift.contracts.section import Bars, Block, Cell, Fact, Row, TableColumn, Text
 from nightshift.contracts.tables import Manifest, Partition, partition_uri
 from nightshift.runtime.errors import UserError
 from nightshift.runtime.printable import printable
@@ -34,7 +34,7 @@ def read(workspace: Workspace, params: Mapping[str, str]) -> DataDays:
     """
     name = params["name"]
     days: dict[date, DataDay] = {}
-    for run, manifest in islice(_read_manifests(workspace, name), RUNS):
+    for run, manifest in _read_manifests(workspace, name):
         for part in manifest.partitions:
             days.setdefault(day := date.fromisoformat(part.date), _describe(day, run.name, part))
     return DataDays(use_case=name, days=[days[day] for day in sorted(days)][-DAYS:])
@@ -74,7 +74,7 @@ def read_quarantine(workspace: Workspace, params: Mapping[str, str]) -> Quaranti
         UserError: when no run has read that day, or its file is gone.
     """
     name, day = params["name"], _parse_day(params["day"])
-    for run, manifest in islice(_read_manifests(workspace, name), RUNS):
+    for run, manifest in _read_manifests(workspace, name):
         part = next((part for part in manifest.partitions if part.date == str(day)), None)
         if part is None:
             continue
@@ -105,10 +105,8 @@ def show_quarantine(quarantine: Quarantine) -> Screen:
 
 
 def _read_manifests(workspace: Workspace, name: str) -> Iterator[tuple[IndexedRun, Manifest]]:
-    """Yield the runs of a use case that have read data, the newest first, with the manifest of what they read."""
-    for run in workspace.require_runs(name):
-        if manifest := workspace.index.derive(run, read_manifest):
-            yield run, manifest
+    """Return the runs of a use case that have read data, the newest first, with the manifest of what they read."""
+    return islice(workspace.index.derive_all(workspace.require_runs(name), read_manifest), RUNS)
 
 
 def read_manifest(folder: str) -> Manifest | None:
@@ -171,7 +169,7 @@ def _tabulate(name: str, days: Sequence[DataDay]) -> Block:
 
 
 def _row(name: str, day: DataDay) -> Row:
-    cells = [str(day.day), day.read, _count_bad(day), day.unlabeled, day.run]
+    cells: list[Cell] = [str(day.day), day.read, _count_bad(day), day.unlabeled, day.run]
     href = make_href("data", name, str(day.day)) if day.quarantined else ""
     return make_row(cells, href, tag="" if day.read else "no rows", tone="neutral" if day.read else "bad")
 

@@ -34,7 +34,7 @@ REASONS = 3
 def read(workspace: Workspace, _: Mapping[str, str]) -> Overview:
     """Return what needs a person, of the week up to the newest run."""
     every = workspace.index.runs()
-    problems = list(workspace.index.problems)
+    problems: list[str] = []
     recent = [run for run in every if run.started >= every[0].started - WEEK]
     names = sorted({run.use_case for run in every if run.use_case})[:USE_CASES]
     releases = _read_releases(workspace, names, problems)
@@ -45,7 +45,7 @@ def read(workspace: Workspace, _: Mapping[str, str]) -> Overview:
         running=[workspace.describe_run(run) for run in recent if runs.find_state(workspace, run) is RunState.RUNNING],
         use_cases=[_describe(workspace, name, releases.get(name)) for name in names],
         runs=len(every),
-        problems=problems[:ITEMS],
+        problems=[*workspace.index.problems, *problems][:ITEMS],
     )
 
 
@@ -134,12 +134,12 @@ def _list_runs(workspace: Workspace, recent: list[IndexedRun]) -> Iterator[Atten
 def _describe_failure(workspace: Workspace, run: IndexedRun, state: RunState) -> AttentionItem:
     steps = " and ".join(run.failed[:REASONS])
     title = f"{run.pipeline} failed in {steps}" if run.failed else f"{run.pipeline} stopped before its end"
-    errors = workspace.index.derive(run, runs.read_errors)
+    errors = workspace.index.try_derive(run, runs.read_errors) or {}
     return _item(Cause(state.value), run, title, list(errors.values()))
 
 
 def _list_warnings(workspace: Workspace, run: IndexedRun) -> Iterator[AttentionItem]:
-    for title, outcome in workspace.index.derive(run, read_outcomes):
+    for title, outcome in workspace.index.try_derive(run, read_outcomes) or []:
         if outcome.tone == "bad":
             yield _item(Cause.WARNING, run, f"{title}: {outcome.label or outcome.headline}", outcome.reasons)
 

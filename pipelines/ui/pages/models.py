@@ -171,7 +171,7 @@ def estimate(measure: Measure) -> Estimate | float | None:
 def _describe(workspace: Workspace, listed: ListedVersion, version: Version) -> VersionRecord:
     runs = {run.name: run for run in workspace.index.runs(version.name)}
     made_by = runs.get(version.tags.get(RUN, ""))
-    verdict = workspace.index.derive(made_by, read_evaluation) if made_by else None
+    verdict = workspace.index.try_derive(made_by, read_evaluation) if made_by else None
     return VersionRecord(
         listed=listed,
         sha256=version.sha256,

@@ -17,7 +17,8 @@ from nightshift.contracts.__main__ import list_artifacts
 from nightshift.contracts.state import ROOTS, State
 from pipelines.environments import local
 from pipelines.run_index import RunIndex
-from pipelines.ui.app import LARGEST, PAGES, build_app
+from pipelines.ui.app import LARGEST, build_app
+from pipelines.ui.pages import PAGES
 from pipelines.ui.screen import make_axis
 from pipelines.workspace import Workspace
 from tests.pipelines.ui.conftest import (
@@ -200,6 +201,30 @@ def test_hostile_names_are_shown_and_do_nothing(name: str, workspace: Path) -> N
         assert all(link.startswith(("/", "#")) for link in tags.links)
         if not path.endswith("/report"):  # which says what its steps say
             assert "x" * 1001 not in tags.text
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "run.json",
+        "page.json",
+        "summary.json",
+        "drift/drift/verdict.json",
+        "evaluation/evaluation/verdict.json",
+        "ingestion/events",
+    ],
+)
+@pytest.mark.parametrize("content", [b"", b"{}", b"[\xff"])
+def test_a_damaged_file_hides_no_other_run(file: str, content: bytes, full: Path) -> None:
+    (full / "runs" / NEWEST / file).write_bytes(content)
+    client = open_ui(full)
+
+    answers = {
+        path: client.get(path) for path in ("/", "/runs", "/costs", "/drift/fraud", "/data/fraud", "/models/fraud")
+    }
+
+    assert {path: answer.status_code for path, answer in answers.items() if answer.status_code != 200} == {}
+    assert "fraud-training-2018-07-30" in answers["/runs"].text
 
 
 @pytest.mark.parametrize(("header", "value"), [("host", "evil.example:8765"), ("origin", "https://evil.example")])
