@@ -61,11 +61,11 @@ class Workspace:
         Raises:
             UserError: when there is no such run, or it has no report.
         """
-        found = self.index.find(run)
-        folder = self.index.folder(found)
+        indexed = self.index.find(run)
+        folder = self.index.folder(indexed)
         page = read_page(folder)
         if page is None:
-            raise UserError(f"{folder} has no report; write it with `nightshift report {found.name}`")
+            raise UserError(f"{folder} has no report; write it with `nightshift report {indexed.name}`")
         return page
 
     def list_models(self, name: str | None = None) -> ModelList:
@@ -108,13 +108,13 @@ class Workspace:
             UserError: when there is no such run, or no summary.
         """
         if run:
-            found = self.index.find(run)
-            cost = self.index.derive(found, read_cost)
+            indexed = self.index.find(run)
+            cost = self.index.derive(indexed, read_cost)
             if cost is None:
-                folder = self.index.folder(found)
-                raise UserError(f"{folder} has no summary.json; write it with `nightshift report {found.name}`")
+                folder = self.index.folder(indexed)
+                raise UserError(f"{folder} has no summary.json; write it with `nightshift report {indexed.name}`")
             return RunCosts(runs=[cost])
-        runs = sorted(self.index.runs(), key=lambda each: each.name)
+        runs = sorted(self.index.runs(), key=lambda indexed: indexed.name)
         every = [cost for _, cost in self.index.derive_all(runs, read_cost)]
         if not every:
             raise UserError(f"no run in {self.state.runs} has a summary yet; `nightshift run` makes one")

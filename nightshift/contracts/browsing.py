@@ -19,7 +19,7 @@ class RunState(StrEnum):
     STOPPED = "stopped"  # it is not complete, and nothing has been written for a while
 
 
-class Cause(StrEnum):
+class AttentionCause(StrEnum):
     """Why something needs a person."""
 
     FAILED = "failed"
@@ -31,7 +31,7 @@ class Cause(StrEnum):
 class AttentionItem(Part):
     """Something that needs a person."""
 
-    cause: Cause
+    cause: AttentionCause
     use_case: str | None = Field(description="name in the config; null of a pipeline without one")
     run: str | None = Field(description="id; null of a release")
     logical_date: date | None = Field(description="last complete UTC day of the run's data")
@@ -71,7 +71,7 @@ class StepProgress(Part):
     log: list[str] = Field(description="last lines of its log, while it runs or if it failed")
 
 
-class RunProgress(Artifact):
+class RunSteps(Artifact):
     """How far a run has come, step by step."""
 
     run: ListedRun
@@ -157,7 +157,7 @@ class QuarantinedRows(Part):
     examples: list[dict[str, str]] = Field(description="the first ones, column -> text; identifiers are masked")
 
 
-class Quarantine(Artifact):
+class QuarantinedDay(Artifact):
     """The rejected rows of a day."""
 
     use_case: str
@@ -173,7 +173,7 @@ class ComparedValue(Part):
     right: str | float | None
 
 
-class Comparison(Artifact):
+class SideBySide(Artifact):
     """Two runs or versions, side by side."""
 
     left: str = Field(description="id, or number")

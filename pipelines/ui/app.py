@@ -50,10 +50,10 @@ def build_app(workspace: Workspace) -> Starlette:
         routes.append(Route(page.path, _handle(page, workspace, partial(_write_html, page.show))))
     routes.append(Route("/", _handle(PAGES[0], workspace, partial(_write_html, PAGES[0].show))))
     missing: Mapping[Any, Any] = {HTTPStatus.NOT_FOUND.value: _refuse_path}
-    return Starlette(routes=routes, middleware=[Middleware(Guard)], exception_handlers=missing)
+    return Starlette(routes=routes, middleware=[Middleware(SiteGuard)], exception_handlers=missing)
 
 
-class Guard:
+class SiteGuard:
     """Refuses requests that a web page makes a visitor's browser send here, and says what pages may do."""
 
     def __init__(self, app: ASGIApp) -> None:

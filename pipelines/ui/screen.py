@@ -41,7 +41,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Choice:
+class PageChoice:
     """A form that leads to a page: its fields, each with what can be chosen, value -> text."""
 
     title: str
@@ -50,7 +50,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Panel:
+class PagePanel:
     """Blocks under a heading; small multiples stand closer to each other."""
 
     title: str
@@ -82,8 +82,8 @@ class Screen:
     links: list[PageLink] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)
-    panels: list[Panel] = field(default_factory=list)
-    choices: list[Choice] = field(default_factory=list)
+    panels: list[PagePanel] = field(default_factory=list)
+    choices: list[PageChoice] = field(default_factory=list)
     is_live: bool = False
 
 

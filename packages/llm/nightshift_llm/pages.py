@@ -10,7 +10,7 @@ from nightshift.contracts.section import Bars, Block, Fact, Row, TableColumn
 from nightshift_llm.contracts.spending import GatewaySpending, KeyUsage
 from nightshift_llm.gateway.keys import NANODOLLARS, ApiKey, parse_keys
 from nightshift_llm.gateway.ledger_file import LedgerRow, read_report
-from pipelines.ui.screen import Panel, Screen, WebPage, make_row, make_table, shorten
+from pipelines.ui.screen import PagePanel, Screen, WebPage, make_row, make_table, shorten
 from pipelines.workspace import Workspace
 
 # environment variables: the files of the gateway's --ledger and --keys
@@ -66,7 +66,7 @@ def show(spending: GatewaySpending) -> Screen:
         tone="bad" if near else "neutral",
         reasons=[f"{shorten(usage.key)} has used {usage.used:.0%} of its budget." for usage in near],
         facts=facts,
-        panels=[Panel("Keys", [_tabulate(today)]), Panel("Days", [*_draw(spending.usage, days)])],
+        panels=[PagePanel("Keys", [_tabulate(today)]), PagePanel("Days", [*_draw(spending.usage, days)])],
     )
 
 
@@ -97,8 +97,8 @@ def _tabulate(usage: Sequence[KeyUsage]) -> Block:
         TableColumn(title="Limit", format="plain"),
         TableColumn(title="Requests", format="count"),
     ]
-    ranked = sorted(usage, key=lambda each: (-(each.used or 0), -each.tokens))[:LISTED]
-    return make_table("", columns, [_row(each) for each in ranked], "")
+    ranked = sorted(usage, key=lambda own: (-(own.used or 0), -own.tokens))[:LISTED]
+    return make_table("", columns, [_row(own) for own in ranked], "")
 
 
 def _row(usage: KeyUsage) -> Row:
@@ -107,7 +107,7 @@ def _row(usage: KeyUsage) -> Row:
 
 
 def _draw(usage: Sequence[KeyUsage], days: Sequence[date]) -> Iterator[Block]:
-    heights = [float(sum(each.tokens for each in usage if each.day == day)) for day in days]
+    heights = [float(sum(own.tokens for own in usage if own.day == day)) for day in days]
     yield Bars(title="Tokens by day", labels=[str(day) for day in days], heights=heights)
 
 

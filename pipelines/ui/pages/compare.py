@@ -3,18 +3,18 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nightshift.contracts.browsing import ComparedValue, Comparison
+from nightshift.contracts.browsing import ComparedValue, SideBySide
 from nightshift.contracts.section import Cell, TableColumn
 from nightshift.runtime.errors import UserError
 from pipelines.ui.pages import models
-from pipelines.ui.screen import PageLink, Panel, Screen, make_href, make_row, make_table, shorten
+from pipelines.ui.screen import PageLink, PagePanel, Screen, make_href, make_row, make_table, shorten
 from pipelines.workspace import Workspace, read_summary
 
 LISTED = 300
 NOT_COMPARED = ("links", "curl", "schema")  # where things lie differs always
 
 
-def read_runs(workspace: Workspace, params: Mapping[str, str]) -> Comparison:
+def read_runs(workspace: Workspace, params: Mapping[str, str]) -> SideBySide:
     """Return what differs in the summaries of two runs.
 
     Raises:
@@ -31,7 +31,7 @@ def read_runs(workspace: Workspace, params: Mapping[str, str]) -> Comparison:
     return compare(names[0], names[1], *summaries)
 
 
-def read_versions(workspace: Workspace, params: Mapping[str, str]) -> Comparison:
+def read_versions(workspace: Workspace, params: Mapping[str, str]) -> SideBySide:
     """Return what differs in two versions.
 
     Raises:
@@ -52,7 +52,7 @@ def read_versions(workspace: Workspace, params: Mapping[str, str]) -> Comparison
     return compare(numbers[0], numbers[1], *documents)
 
 
-def compare(left: str, right: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> Comparison:
+def compare(left: str, right: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> SideBySide:
     """Return the leaves in which two documents differ."""
     sides = dict(_flatten(first)), dict(_flatten(second))
     names = list(dict.fromkeys([*sides[0], *sides[1]]))
@@ -61,7 +61,7 @@ def compare(left: str, right: str, first: Mapping[str, Any], second: Mapping[str
         ComparedValue(name=shorten(name), left=sides[0].get(name), right=sides[1].get(name))
         for name in differing[:LISTED]
     ]
-    return Comparison(
+    return SideBySide(
         left=left,
         right=right,
         equal=len(names) - len(differing),
@@ -70,18 +70,18 @@ def compare(left: str, right: str, first: Mapping[str, Any], second: Mapping[str
     )
 
 
-def show_runs(comparison: Comparison) -> Screen:
+def show_runs(comparison: SideBySide) -> Screen:
     """Return the page of two runs."""
     links = [PageLink(shorten(name), make_href("runs", name)) for name in (comparison.left, comparison.right)]
     return _show(comparison, "Two runs", links)
 
 
-def show_versions(comparison: Comparison) -> Screen:
+def show_versions(comparison: SideBySide) -> Screen:
     """Return the page of two versions."""
     return _show(comparison, f"Versions {comparison.left} and {comparison.right}", [])
 
 
-def _show(comparison: Comparison, title: str, links: list[PageLink]) -> Screen:
+def _show(comparison: SideBySide, title: str, links: list[PageLink]) -> Screen:
     columns = [
         TableColumn(title="What"),
         TableColumn(title=shorten(comparison.left), format="plain"),
@@ -94,7 +94,7 @@ def _show(comparison: Comparison, title: str, links: list[PageLink]) -> Screen:
         title=title,
         lead=f"{len(rows) + comparison.left_out} values differ{more}; {comparison.equal} are the same.",
         links=links,
-        panels=[Panel("Differences", [make_table("", columns, rows, "Nothing differs.")])],
+        panels=[PagePanel("Differences", [make_table("", columns, rows, "Nothing differs.")])],
     )
 
 

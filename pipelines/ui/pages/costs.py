@@ -9,7 +9,7 @@ from nightshift.contracts.browsing import Spending, SpendingTotal
 from nightshift.contracts.listings import RunCost
 from nightshift.contracts.section import Bars, Block, Fact, TableColumn, Text
 from nightshift.runtime.errors import UserError
-from pipelines.ui.screen import PageLink, Panel, Screen, make_href, make_row, make_table, shorten
+from pipelines.ui.screen import PageLink, PagePanel, Screen, make_href, make_row, make_table, shorten
 from pipelines.workspace import Workspace, read_cost
 
 DAYS, LONGEST = 30, 365
@@ -67,9 +67,11 @@ def show(spending: Spending) -> Screen:
     ]
     hours = not usd
     panels = [
-        Panel("By day", [_draw_days(spending.by_day, hours), _tabulate("Day", list(reversed(spending.by_day)))]),
-        Panel("By use case", [_tabulate("Use case", spending.by_use_case, lambda name: make_href("use-cases", name))]),
-        Panel("By step", [_tabulate("Step", spending.by_step)]),
+        PagePanel("By day", [_draw_days(spending.by_day, hours), _tabulate("Day", list(reversed(spending.by_day)))]),
+        PagePanel(
+            "By use case", [_tabulate("Use case", spending.by_use_case, lambda name: make_href("use-cases", name))]
+        ),
+        PagePanel("By step", [_tabulate("Step", spending.by_step)]),
     ]
     return Screen(
         title="Costs",

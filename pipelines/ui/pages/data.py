@@ -8,7 +8,7 @@ from typing import Any
 
 from nightshift import config, storage
 from nightshift.config.columns import Holds
-from nightshift.contracts.browsing import DataDay, DataDays, Quarantine, QuarantinedRows
+from nightshift.contracts.browsing import DataDay, DataDays, QuarantinedDay, QuarantinedRows
 from nightshift.contracts.section import Bars, Block, Cell, Fact, Row, TableColumn, Text
 from nightshift.contracts.tables import Manifest, Partition, partition_uri
 from nightshift.runtime.errors import UserError
@@ -16,7 +16,7 @@ from nightshift.runtime.printable import printable
 from pipelines import records
 from pipelines.run_index import IndexedRun
 from pipelines.ui.pages.runs import link_use_case
-from pipelines.ui.screen import PageLink, Panel, Screen, make_href, make_row, make_table, shorten
+from pipelines.ui.screen import PageLink, PagePanel, Screen, make_href, make_row, make_table, shorten
 from pipelines.workspace import Workspace, read_summary
 
 RUNS, DAYS = 40, 400  # the newest runs whose days are shown
@@ -60,14 +60,14 @@ def show(data: DataDays) -> Screen:
         links=link_use_case(name),
         facts=facts,
         panels=[
-            Panel("Rows by day", _draw(days)),
-            Panel("Quarantined by reason", [_tabulate_reasons(reasons)]),
-            Panel("Days", [_tabulate(name, days)]),
+            PagePanel("Rows by day", _draw(days)),
+            PagePanel("Quarantined by reason", [_tabulate_reasons(reasons)]),
+            PagePanel("Days", [_tabulate(name, days)]),
         ],
     )
 
 
-def read_quarantine(workspace: Workspace, params: Mapping[str, str]) -> Quarantine:
+def read_quarantine(workspace: Workspace, params: Mapping[str, str]) -> QuarantinedDay:
     """Return what was rejected on a day, as the newest run has read it.
 
     Raises:
@@ -83,17 +83,18 @@ def read_quarantine(workspace: Workspace, params: Mapping[str, str]) -> Quaranti
         rows = _read_rows(_locate(workspace, name, day, uri)) if bad and uri else []
         masked = _list_identifiers(workspace, run)
         reasons = [_sample(reason, count, rows, masked) for reason, count in Counter(bad).most_common()]
-        return Quarantine(use_case=name, day=day, reasons=reasons)
+        return QuarantinedDay(use_case=name, day=day, reasons=reasons)
     raise UserError(f"no run of {shorten(name)!r} has read {day}; its page lists the days")
 
 
-def show_quarantine(quarantine: Quarantine) -> Screen:
+def show_quarantine(quarantine: QuarantinedDay) -> Screen:
     """Return the page of a day's rejected rows."""
     name = quarantine.use_case
-    total = sum(each.rows for each in quarantine.reasons)
+    total = sum(reason.rows for reason in quarantine.reasons)
     links = [PageLink("All days", make_href("data", name)), *link_use_case(name)]
     panels = [
-        Panel(f"{shorten(each.reason)}: {each.rows:,} rows", [_show_examples(each)]) for each in quarantine.reasons
+        PagePanel(f"{shorten(rejected.reason)}: {rejected.rows:,} rows", [_show_examples(rejected)])
+        for rejected in quarantine.reasons
     ]
     return Screen(
         title=f"{total:,} rows quarantined" if total else "No row quarantined",

@@ -8,7 +8,7 @@ from nightshift.contracts.section import Block, Chart, Row, Series, TableColumn,
 from nightshift.contracts.verdict import Decision
 from pipelines.ui.pages.models import tabulate_measures
 from pipelines.ui.pages.runs import link_use_case
-from pipelines.ui.screen import Panel, Screen, make_axis, make_href, make_row, make_table, shorten, shorten_all
+from pipelines.ui.screen import PagePanel, Screen, make_axis, make_href, make_row, make_table, shorten, shorten_all
 from pipelines.workspace import Workspace
 
 CHECKS = 60
@@ -38,9 +38,9 @@ def show(history: DriftHistory) -> Screen:
         reasons=shorten_all(newest.verdict.reasons) if newest else [],
         links=link_use_case(name),
         panels=[
-            Panel("Signals over days", dense, is_dense=True),
-            *([Panel("The newest day", latest)] if latest else []),
-            Panel("Days", [_tabulate(days)]),
+            PagePanel("Signals over days", dense, is_dense=True),
+            *([PagePanel("The newest day", latest)] if latest else []),
+            PagePanel("Days", [_tabulate(days)]),
         ],
     )
 
@@ -76,7 +76,7 @@ def _chart(name: str, days: Sequence[DriftCheck]) -> Chart | None:
     values = [(_count_days(day, last), measure.value or 0.0) for day, measure in measured]
     if len(values) < 2:
         return None
-    limits = [(_count_days(day, last), each.limit) for day, each in measured if each.limit is not None]
+    limits = [(_count_days(day, last), measure.limit) for day, measure in measured if measure.limit is not None]
     newest = measured[-1][1]
     is_beyond = newest.limit is not None and newest.value is not None and (
         (newest.value < newest.limit) == newest.higher_is_better and newest.value != newest.limit

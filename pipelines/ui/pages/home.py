@@ -5,7 +5,7 @@ from datetime import timedelta
 from itertools import chain, islice
 
 from nightshift import storage
-from nightshift.contracts.browsing import AttentionItem, Cause, Overview, RunState, UseCaseState
+from nightshift.contracts.browsing import AttentionCause, AttentionItem, Overview, RunState, UseCaseState
 from nightshift.contracts.release_record import Release
 from nightshift.contracts.section import PAGE, Block, Fact, SectionOutcome, TableColumn, Tone
 from nightshift.registry import release_record
@@ -15,7 +15,7 @@ from pipelines.run_index import IndexedRun
 from pipelines.ui.pages import runs
 from pipelines.ui.screen import (
     Box,
-    Panel,
+    PagePanel,
     Screen,
     format_moment,
     make_href,
@@ -57,11 +57,11 @@ def show(overview: Overview) -> Screen:
         Fact(label="Use cases", value=len(overview.use_cases), format="count"),
         Fact(label="Runs", value=overview.runs, format="count"),
     ]
-    panels = [Panel("Use cases", [_tabulate(overview.use_cases)])]
+    panels = [PagePanel("Use cases", [_tabulate(overview.use_cases)])]
     if overview.running:
-        panels.insert(0, Panel("In progress", [runs.tabulate(overview.running)]))
+        panels.insert(0, PagePanel("In progress", [runs.tabulate(overview.running)]))
     if overview.problems:
-        panels.append(Panel("Left out", [runs.list_problems(overview.problems)]))
+        panels.append(PagePanel("Left out", [runs.list_problems(overview.problems)]))
     return Screen(
         title="Nothing needs a person" if not overview.items else "What needs a person",
         lead="The week up to the newest run",
@@ -104,7 +104,7 @@ def _list_releases(releases: Mapping[str, Release]) -> Iterator[AttentionItem]:
             paused = ", paused" if record.paused else ""
             title = f"version {challenger.version} in {record.stage}{paused}, {challenger.traffic:.0%} of requests"
             yield AttentionItem(
-                cause=Cause.RELEASE,
+                cause=AttentionCause.RELEASE,
                 use_case=name,
                 run=record.run or None,
                 logical_date=challenger.trained_until,
@@ -135,16 +135,16 @@ def _describe_failure(workspace: Workspace, run: IndexedRun, state: RunState) ->
     steps = " and ".join(run.failed[:REASONS])
     title = f"{run.pipeline} failed in {steps}" if run.failed else f"{run.pipeline} stopped before its end"
     errors = workspace.index.try_derive(run, runs.read_errors) or {}
-    return _item(Cause(state.value), run, title, list(errors.values()))
+    return _item(AttentionCause(state.value), run, title, list(errors.values()))
 
 
 def _list_warnings(workspace: Workspace, run: IndexedRun) -> Iterator[AttentionItem]:
     for title, outcome in workspace.index.try_derive(run, read_outcomes) or []:
         if outcome.tone == "bad":
-            yield _item(Cause.WARNING, run, f"{title}: {outcome.label or outcome.headline}", outcome.reasons)
+            yield _item(AttentionCause.WARNING, run, f"{title}: {outcome.label or outcome.headline}", outcome.reasons)
 
 
-def _item(cause: Cause, run: IndexedRun, title: str, reasons: Iterable[str]) -> AttentionItem:
+def _item(cause: AttentionCause, run: IndexedRun, title: str, reasons: Iterable[str]) -> AttentionItem:
     return AttentionItem(
         cause=cause,
         use_case=run.use_case,
@@ -180,7 +180,7 @@ def _describe(workspace: Workspace, name: str, record: Release | None) -> UseCas
 def _box(item: AttentionItem) -> Box:
     about = [shorten(item.use_case or "no use case"), str(item.logical_date or ""), item.title]
     href = make_href("runs", item.run) if item.run else make_href("releases", item.use_case or "")
-    tone: Tone = "neutral" if item.cause is Cause.RELEASE else "bad"
+    tone: Tone = "neutral" if item.cause is AttentionCause.RELEASE else "bad"
     return Box(" · ".join(filter(None, about)), "", tone, shorten_all(item.reasons), href)
 
 

@@ -15,9 +15,9 @@ from nightshift.runtime.errors import UserError
 from pipelines.ui.pages.home import read_release
 from pipelines.ui.pages.runs import link_use_case
 from pipelines.ui.screen import (
-    Choice,
+    PageChoice,
     PageLink,
-    Panel,
+    PagePanel,
     Screen,
     format_moment,
     make_axis,
@@ -62,7 +62,9 @@ def show_list(models: ModelList) -> Screen:
                  make_href("models", name))
         for name, last in newest.items()
     ]  # fmt: skip
-    return Screen(title="Models", panels=[Panel("", [make_table("", columns, rows, "No model is registered yet.")])])
+    return Screen(
+        title="Models", panels=[PagePanel("", [make_table("", columns, rows, "No model is registered yet.")])]
+    )
 
 
 def read_history(workspace: Workspace, params: Mapping[str, str]) -> VersionHistory:
@@ -89,13 +91,13 @@ def show_history(history: VersionHistory) -> Screen:
     name = history.use_case
     older = [Text(sentences=[f"{history.left_out} older versions are left out."])] if history.left_out else []
     panels = [
-        Panel("Versions", [_tabulate(history), *older]),
-        Panel("Metrics over versions", _chart_measures(history.versions), is_dense=True),
-        Panel("What was live when", [*_chart_periods(history.periods), _tabulate_periods(name, history.periods)]),
+        PagePanel("Versions", [_tabulate(history), *older]),
+        PagePanel("Metrics over versions", _chart_measures(history.versions), is_dense=True),
+        PagePanel("What was live when", [*_chart_periods(history.periods), _tabulate_periods(name, history.periods)]),
     ]
     numbers = {str(record.listed.version): f"version {record.listed.version}" for record in history.versions}
     fields = {"left": dict(reversed(list(numbers.items())[:-1])), "right": dict(reversed(numbers.items()))}
-    choice = Choice("Compare two versions", make_href("compare", "versions", name), fields)
+    choice = PageChoice("Compare two versions", make_href("compare", "versions", name), fields)
     return Screen(
         title=f"Models of {shorten(name)}",
         links=link_use_case(name),
@@ -112,7 +114,7 @@ def read_version(workspace: Workspace, params: Mapping[str, str]) -> VersionReco
     """
     name, number = params["name"], _parse_number(params["version"])
     listed = [version for version in workspace.list_models(name).versions if version.version == number]
-    stored = [each for each in registry.versions(workspace.state.registry, name) if each.version == number]
+    stored = [version for version in registry.versions(workspace.state.registry, name) if version.version == number]
     if not listed or not stored:
         raise UserError(f"model {name!r} has no version {number}; its page lists those that exist")
     return _describe(workspace, listed[0], stored[0])
@@ -133,7 +135,10 @@ def show_version(record: VersionRecord) -> Screen:
         tone=tones.get(record.decision, "neutral"),
         reasons=shorten_all(record.reasons),
         links=links,
-        panels=[Panel("Evaluation", [tabulate_measures(record.measures)]), Panel("Lineage", [_tabulate_tags(record)])],
+        panels=[
+            PagePanel("Evaluation", [tabulate_measures(record.measures)]),
+            PagePanel("Lineage", [_tabulate_tags(record)]),
+        ],
     )
 
 
@@ -199,15 +204,15 @@ def _describe_champion(version: ListedVersion | None) -> tuple[str, str, str, fl
 
 
 def _tabulate(history: VersionHistory) -> Block:
+    metric = next((record.listed.metric for record in history.versions if record.listed.metric), "Metric")
     columns = [
         TableColumn(title="Version"),
         TableColumn(title="Trained on"),
         TableColumn(title="Candidate"),
         TableColumn(title="Evaluation"),
-        TableColumn(title=next((each.listed.metric for each in history.versions if each.listed.metric), "Metric")),
+        TableColumn(title=metric, format="score"),
         TableColumn(title="Live since (UTC)"),
     ]
-    columns[4] = columns[4].model_copy(update={"format": "score"})
     rows = [
         make_row(
             [
@@ -229,7 +234,7 @@ def _tabulate(history: VersionHistory) -> Block:
 
 def _find_promise(record: VersionRecord) -> Estimate | float | None:
     """Return the metric that a version is held to, with its interval where its run is still there."""
-    promised = next((each for each in record.measures if each.name == record.listed.metric), None)
+    promised = next((measure for measure in record.measures if measure.name == record.listed.metric), None)
     return estimate(promised) if promised and promised.interval else record.listed.metric_value
 
 
@@ -241,8 +246,12 @@ def _chart_measures(versions: Sequence[VersionRecord]) -> list[Block]:
 
 
 def _chart_measure(name: str, versions: Sequence[VersionRecord]) -> Chart | None:
-    values = {version.listed.version: estimate(each) for version in versions for each in version.measures
-              if each.name == name and each.value is not None}  # fmt: skip
+    values = {
+        version.listed.version: estimate(measure)
+        for version in versions
+        for measure in version.measures
+        if measure.name == name
+    }
     known = {number: value for number, value in values.items() if value is not None}
     if len(known) < 2:
         return None

@@ -9,7 +9,7 @@ from pipelines.ui.pages.home import read_release
 from pipelines.ui.pages.runs import link_use_case
 from pipelines.ui.screen import (
     PageLink,
-    Panel,
+    PagePanel,
     Screen,
     format_moment,
     make_href,
@@ -64,7 +64,7 @@ def show(record: Release) -> Screen:
         reasons=shorten_all(record.reasons),
         links=[*run, *link_use_case(name)],
         facts=facts,
-        panels=[Panel("States, the newest first", [make_table("", columns, rows, "")])],
+        panels=[PagePanel("States, the newest first", [make_table("", columns, rows, "")])],
     )
 
 

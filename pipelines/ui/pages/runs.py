@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nightshift import storage
-from nightshift.contracts.browsing import RunProgress, RunState, StepProgress
+from nightshift.contracts.browsing import RunState, RunSteps, StepProgress
 from nightshift.contracts.listings import ListedRun, RunList
 from nightshift.contracts.section import Block, Code, Notice, Page, Row, TableColumn, Tone
 from pipelines import documents, ir, records
@@ -16,9 +16,9 @@ from pipelines.run_index import IndexedRun
 from pipelines.ui.screen import (
     SENTENCE_LENGTH,
     Box,
-    Choice,
+    PageChoice,
     PageLink,
-    Panel,
+    PagePanel,
     Screen,
     format_moment,
     make_href,
@@ -43,9 +43,9 @@ def read_list(workspace: Workspace, params: Mapping[str, str]) -> RunList:
 
 def show_list(runs: RunList) -> Screen:
     """Return the page of the newest runs."""
-    panels = [Panel("", [tabulate(runs.runs)])]
+    panels = [PagePanel("", [tabulate(runs.runs)])]
     if runs.problems:
-        panels.append(Panel("Left out", [list_problems(runs.problems)]))
+        panels.append(PagePanel("Left out", [list_problems(runs.problems)]))
     return Screen(
         title="Runs",
         lead=f"The last {LISTED} to start" if len(runs.runs) == LISTED else "The last to start first",
@@ -83,7 +83,7 @@ def link_use_case(name: str) -> list[PageLink]:
     return [PageLink(title, href) for title, parts in pages.items() if (href := make_href(*parts))]
 
 
-def read_progress(workspace: Workspace, params: Mapping[str, str]) -> RunProgress:
+def read_progress(workspace: Workspace, params: Mapping[str, str]) -> RunSteps:
     """Return how far a run has come.
 
     Raises:
@@ -94,9 +94,9 @@ def read_progress(workspace: Workspace, params: Mapping[str, str]) -> RunProgres
     folder = workspace.index.folder(run)
     ended = _read_ended(folder)
     order = dict.fromkeys([*([] if run.complete else _read_order(folder)), *ended, *_list_started(run, folder)])
-    earlier = [each for each in workspace.index.runs(run.use_case) if each.pipeline == run.pipeline]
+    earlier = [other for other in workspace.index.runs(run.use_case) if other.pipeline == run.pipeline]
     after = earlier[earlier.index(run) + 1 :] if run in earlier else []
-    return RunProgress(
+    return RunSteps(
         run=workspace.describe_run(run),
         state=state,
         steps=[_describe_step(folder, step, ended.get(step), state) for step in order],
@@ -104,7 +104,7 @@ def read_progress(workspace: Workspace, params: Mapping[str, str]) -> RunProgres
     )
 
 
-def show_progress(progress: RunProgress) -> Screen:
+def show_progress(progress: RunSteps) -> Screen:
     """Return the page of a run."""
     run = progress.run
     tones: dict[RunState, Tone] = {RunState.COMPLETE: "good", RunState.RUNNING: "neutral"}
@@ -118,7 +118,7 @@ def show_progress(progress: RunProgress) -> Screen:
         tone=tones.get(progress.state, "bad"),
         reasons=[f"Started {format_moment(run.started)} UTC."],
         links=_link_run(progress),
-        panels=[Panel("Steps", [make_table("", columns, rows, "No step has started."), *logs])],
+        panels=[PagePanel("Steps", [make_table("", columns, rows, "No step has started."), *logs])],
         is_live=progress.state is RunState.RUNNING,
     )
 
@@ -146,7 +146,7 @@ def show_report(page: Page) -> Screen:
             for title, outcome in page.outcomes
             if outcome.reasons
         ],
-        panels=[Panel(section.title, section.blocks) for section in page.sections],
+        panels=[PagePanel(section.title, section.blocks) for section in page.sections],
     )
 
 
@@ -202,13 +202,13 @@ def list_problems(problems: Sequence[str]) -> Block:
     return Notice(title="These cannot be read", sentences=shorten_all(problems))
 
 
-def choose_two(runs: Sequence[ListedRun]) -> Choice:
+def choose_two(runs: Sequence[ListedRun]) -> PageChoice:
     """Return a form that compares two of some runs."""
     names = {run.run: shorten(run.run) for run in runs}
-    return Choice("Compare two runs", "/compare/runs", {"left": dict(reversed(names.items())), "right": names})
+    return PageChoice("Compare two runs", "/compare/runs", {"left": dict(reversed(names.items())), "right": names})
 
 
-def _link_run(progress: RunProgress) -> list[PageLink]:
+def _link_run(progress: RunSteps) -> list[PageLink]:
     run = progress.run
     links = [PageLink("Report", make_href("runs", run.run, "report"))] if run.has_report else []
     if progress.previous:

@@ -22,7 +22,8 @@ def _summary(workspace: Path, run: str, version: int | None, usd: float | None) 
     folder = workspace / "runs" / run
     folder.mkdir(parents=True)
     (folder / "summary.json").write_text(json.dumps(summary))
-    (folder / "run.json").write_text("{}")
+    record = {"pipeline": "training", "started": "2018-08-01T02:00:00", "parameters": {}, "complete": True}
+    (folder / "run.json").write_text(json.dumps(record))
 
 
 def test_the_costs_of_all_runs_are_added_up_by_use_case(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,6 +47,7 @@ NO_TABLE = {
     "run": "shows a run; `show --json` prints it",
     "schedule": "prints lines",
     "stop": "prints a line",
+    "ui": "serves pages, each with its document",
     "submit": "prints lines",
 }
 NETWORK = ConfiguredNetwork("mlp", {"inputs": 3}, Fit(batch_size=8).model_dump(mode="json"))

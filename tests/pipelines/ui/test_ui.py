@@ -42,7 +42,7 @@ SCHEMAS = {
     "/home": "overview",
     "/runs": "run_list",
     "/use-cases/{name}": "run_list",
-    "/runs/{run}": "run_progress",
+    "/runs/{run}": "run_steps",
     "/runs/{run}/report": "page",
     "/models": "model_list",
     "/models/{name}": "version_history",
@@ -51,9 +51,9 @@ SCHEMAS = {
     "/drift/{name}": "drift_history",
     "/costs": "spending",
     "/data/{name}": "data_days",
-    "/data/{name}/{day}": "quarantine",
-    "/compare/runs": "comparison",
-    "/compare/versions/{name}": "comparison",
+    "/data/{name}/{day}": "quarantined_day",
+    "/compare/runs": "side_by_side",
+    "/compare/versions/{name}": "side_by_side",
 }
 
 
