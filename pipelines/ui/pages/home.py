@@ -199,7 +199,7 @@ def _tabulate(use_cases: list[UseCaseState]) -> Block:
             [
                 state.use_case,
                 state.newest.pipeline,
-                "complete" if state.newest.complete else "incomplete",
+                "complete" if state.newest.complete else "unfinished",
                 format_moment(state.newest.started),
                 _name_versions(state),
                 format_moment(state.champion_since),

@@ -242,7 +242,7 @@ def _chart_measures(versions: Sequence[VersionRecord]) -> list[Block]:
     """Return a chart of each measure over the versions, with its intervals."""
     names = dict.fromkeys(measure.name for version in versions for measure in version.measures)
     charts: list[Block] = [chart for name in names if (chart := _chart_measure(name, versions))]
-    return charts[:CHARTED] or [Text(sentences=["No version has a run with an evaluation."])]
+    return charts[:CHARTED] or [Text(sentences=["Two versions with an evaluation make a chart."])]
 
 
 def _chart_measure(name: str, versions: Sequence[VersionRecord]) -> Chart | None:

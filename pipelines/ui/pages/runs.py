@@ -187,7 +187,7 @@ def tabulate(runs: Sequence[ListedRun]) -> Block:
                 run.pipeline,
                 str(run.logical_date or ""),
                 format_moment(run.started),
-                "complete" if run.complete else "incomplete",
+                "complete" if run.complete else "unfinished",
                 "yes" if run.has_report else "no",
             ],
             make_href("runs", run.run),
@@ -211,7 +211,7 @@ def choose_two(runs: Sequence[ListedRun]) -> PageChoice:
 def _link_run(progress: RunSteps) -> list[PageLink]:
     run = progress.run
     links = [PageLink("Report", make_href("runs", run.run, "report"))] if run.has_report else []
-    if progress.previous:
+    if progress.previous and run.has_report:
         href = make_href("compare", "runs", left=progress.previous, right=run.run)
         links.append(PageLink("Compare with the run before", href))
     return links + (link_use_case(run.use_case) if run.use_case else [])
