@@ -6,11 +6,12 @@ from pathlib import Path
 
 IMAGES = Path(__file__).parent / "images"
 DATE = "2025-06-30"
+COMMAND = [sys.executable, "-m", "pipelines.cli"]
 # pipeline -> picture of its report, and the height in pixels of what fits on the first screen
 PICTURES = {"training": ("report.png", 880), "monitoring": ("monitoring.png", 660)}
 # picture of the UI's first page -> the browser's flags
 HOME = {"ui.png": [], "ui-dark.png": ["--blink-settings=preferredColorScheme=0"]}
-HOME_HEIGHT = 700
+HOME_HEIGHT = 560
 WIDTH = 1040
 # without a sandbox it runs as root too; it has nothing to fetch
 BROWSER = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--hide-scrollbars")
@@ -18,7 +19,7 @@ BROWSER = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-
 
 def run(pipeline: str, workspace: Path) -> Path:
     """Run a pipeline of the use case `fraud`, and return its report."""
-    command = [sys.executable, "-m", "pipelines.cli", "run", pipeline, "--date", DATE, "--workspace", str(workspace)]
+    command = [*COMMAND, "run", pipeline, "--date", DATE, "--workspace", str(workspace)]
     subprocess.run(command, check=True)
     return (workspace / "runs" / "latest" / "report.html").resolve()
 
@@ -31,7 +32,7 @@ def take_picture(browser: str, url: str, picture: Path, height: int, *more: str)
 
 def take_home(browser: str, workspace: Path) -> None:
     """Take the pictures of the UI's first page, light and dark."""
-    command = [sys.executable, "-m", "pipelines.cli", "ui", "--workspace", str(workspace), "--port", "0"]
+    command = [*COMMAND, "ui", "--workspace", str(workspace), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             url = server.stdout.readline().split()[1] if server.stdout else ""
@@ -45,8 +46,10 @@ def main(browser: str, workspace: Path) -> None:
     """Run the pipelines and take a picture of each report, then of the UI."""
     for pipeline, (name, height) in PICTURES.items():
         take_picture(browser, run(pipeline, workspace).as_uri(), IMAGES / name, height)
+    empty = [*COMMAND, "run", "scoring", "--date", DATE, "--data", str(workspace), "--workspace", str(workspace)]
+    subprocess.run(empty, check=False)  # so that something needs a person
     take_home(browser, workspace)
-    subprocess.run([sys.executable, "-m", "pipelines.cli", "stop", "--workspace", str(workspace)], check=True)
+    subprocess.run([*COMMAND, "stop", "--workspace", str(workspace)], check=True)
 
 
 if __name__ == "__main__":

@@ -135,13 +135,20 @@ def make_row(cells: Sequence[Cell], href: str = "", tag: str = "", tone: Tone = 
     return LinkedRow(cells=short, href=href, tag=tag, tone=tone)
 
 
-def make_axis(label: str, values: Iterable[float]) -> Axis:
-    """Return an axis of round ticks around some values, not from 0: small changes are to be seen."""
+def make_axis(label: str, values: Iterable[float], is_whole: bool = False) -> Axis:
+    """Return an axis of round ticks around some values, not from 0: small changes are to be seen.
+
+    Args:
+        label: of the axis.
+        values: to be within it.
+        is_whole: whether they are counted, such as days, so that no tick lies between two of them.
+    """
     finite = list(values) or [0.0]
     low, high = min(finite), max(finite)
     width = (high - low or abs(high) or 1.0) / TICKS
     power = 10.0 ** floor(log10(width))
     step = next(power * top for top in TOPS if power * top >= width * 0.999)
+    step = ceil(step) if is_whole else step
     first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
     return Axis(label=label, ticks=[round(step * tick, 12) for tick in range(first, max(last, first + 1) + 1)])
 

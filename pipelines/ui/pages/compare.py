@@ -6,12 +6,13 @@ from typing import Any
 from nightshift.contracts.browsing import ComparedValue, SideBySide
 from nightshift.contracts.section import Cell, TableColumn
 from nightshift.runtime.errors import UserError
+from nightshift.stats.figures import format_value
 from pipelines.ui.pages import models
 from pipelines.ui.screen import PageLink, PagePanel, Screen, make_href, make_row, make_table, shorten
 from pipelines.workspace import Workspace, read_summary
 
-LISTED = 300
-NOT_COMPARED = ("links", "curl", "schema")  # where things lie differs always
+LISTED, WORD = 300, 32
+NOT_COMPARED = ("run", "started", "finished", "links", "curl")  # what always differs
 
 
 def read_runs(workspace: Workspace, params: Mapping[str, str]) -> SideBySide:
@@ -72,7 +73,8 @@ def compare(left: str, right: str, first: Mapping[str, Any], second: Mapping[str
 
 def show_runs(comparison: SideBySide) -> Screen:
     """Return the page of two runs."""
-    links = [PageLink(shorten(name), make_href("runs", name)) for name in (comparison.left, comparison.right)]
+    sides = {"First": comparison.left, "Second": comparison.right}
+    links = [PageLink(f"{title}: {shorten(name)}", make_href("runs", name)) for title, name in sides.items()]
     return _show(comparison, "Two runs", links)
 
 
@@ -84,11 +86,13 @@ def show_versions(comparison: SideBySide) -> Screen:
 def _show(comparison: SideBySide, title: str, links: list[PageLink]) -> Screen:
     columns = [
         TableColumn(title="What"),
-        TableColumn(title=shorten(comparison.left), format="plain"),
-        TableColumn(title=shorten(comparison.right), format="plain"),
+        TableColumn(title="First"),
+        TableColumn(title="Second"),
         TableColumn(title="Change", format="plain"),
     ]
-    rows = [make_row([value.name, value.left, value.right, _subtract(value)]) for value in comparison.values]
+    rows = [
+        make_row([value.name, _write(value.left), _write(value.right), _subtract(value)]) for value in comparison.values
+    ]
     more = f", of which the first {len(rows)} are shown" if comparison.left_out else ""
     return Screen(
         title=title,
@@ -96,6 +100,13 @@ def _show(comparison: SideBySide, title: str, links: list[PageLink]) -> Screen:
         links=links,
         panels=[PagePanel("Differences", [make_table("", columns, rows, "Nothing differs.")])],
     )
+
+
+def _write(value: str | float | None) -> str | None:
+    """Return a value as text; a hash, which no line can break, only begins."""
+    if isinstance(value, str):
+        return value if " " in value else shorten(value, WORD)
+    return None if value is None else format_value(value, "plain")
 
 
 def _subtract(value: ComparedValue) -> Cell:

@@ -84,7 +84,7 @@ def _chart(name: str, days: Sequence[DriftCheck]) -> Chart | None:
     notes = [f"{day}: {measure.value:.4g}" for day, measure in measured]
     return Chart(
         title=f"{shorten(name)} (beyond its limit)" if is_beyond else shorten(name),
-        x=make_axis(f"days from {last}", [x for x, _ in values]),
+        x=make_axis(f"days from {last}", [x for x, _ in values], is_whole=True),
         y=make_axis("value", [0.0, *(y for _, y in [*values, *limits])]),
         series=[
             Series(name="value", points=values),

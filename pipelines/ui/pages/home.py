@@ -151,7 +151,7 @@ def _item(cause: AttentionCause, run: IndexedRun, title: str, reasons: Iterable[
         run=run.name,
         logical_date=run.logical_date,
         title=shorten(title),
-        reasons=[shorten(reason) for reason in islice(reasons, REASONS)],
+        reasons=shorten_all(reasons, REASONS),
     )
 
 
@@ -181,7 +181,7 @@ def _box(item: AttentionItem) -> Box:
     about = [shorten(item.use_case or "no use case"), str(item.logical_date or ""), item.title]
     href = make_href("runs", item.run) if item.run else make_href("releases", item.use_case or "")
     tone: Tone = "neutral" if item.cause is AttentionCause.RELEASE else "bad"
-    return Box(" · ".join(filter(None, about)), "", tone, shorten_all(item.reasons), href)
+    return Box(" · ".join(filter(None, about)), "", tone, item.reasons, href)
 
 
 def _tabulate(use_cases: list[UseCaseState]) -> Block:

@@ -265,7 +265,7 @@ def _chart_measure(name: str, versions: Sequence[VersionRecord]) -> Chart | None
     reach = [y for _, y in middle] + [bound for _, y in bounds for bound in (y.low, y.high)]
     return Chart(
         title=shorten(name),
-        x=make_axis("version", [x for x, _ in middle]),
+        x=make_axis("version", [x for x, _ in middle], is_whole=True),
         y=make_axis("value", reach),
         series=series if bounds else series[:1],
     )
@@ -285,7 +285,7 @@ def _chart_periods(periods: Sequence[LivePeriod]) -> Iterator[Block]:
     yield Chart(
         title="The live version",
         x=make_axis(f"days from {format_moment(end)} UTC", [x for x, _ in points]),
-        y=make_axis("version", [y for _, y in points]),
+        y=make_axis("version", [y for _, y in points], is_whole=True),
         series=[Series(name="live version", points=points)],
     )
 

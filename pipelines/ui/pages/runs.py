@@ -93,7 +93,7 @@ def read_progress(workspace: Workspace, params: Mapping[str, str]) -> RunSteps:
     state = find_state(workspace, run)
     folder = workspace.index.folder(run)
     ended = _read_ended(folder)
-    order = dict.fromkeys([*([] if run.complete else _read_order(folder)), *ended, *_list_started(run, folder)])
+    order = dict.fromkeys([*workspace.index.derive(run, read_order), *ended, *_list_started(run, folder)])
     earlier = [other for other in workspace.index.runs(run.use_case) if other.pipeline == run.pipeline]
     after = earlier[earlier.index(run) + 1 :] if run in earlier else []
     return RunSteps(
@@ -225,7 +225,7 @@ def _read_ended(folder: str) -> dict[str, dict[str, Any]]:
     return dict(read_summary(folder).get("steps", {}))
 
 
-def _read_order(folder: str) -> list[str]:
+def read_order(folder: str) -> list[str]:
     """Return the names of a run's steps in their order, none where its engine keeps no definition."""
     uri = storage.join(folder, DEFINITION)
     if "://" in folder or not storage.exists(uri):

@@ -310,6 +310,7 @@ def test_an_axis_reaches_around_its_values_with_few_ticks(values: list[float]) -
 
     assert ticks[0] <= min(values) <= max(values) <= ticks[-1]
     assert 2 <= len(ticks) <= 7
+    assert all(tick == int(tick) for tick in make_axis("day", [-2, -1, 0], is_whole=True).ticks)
 
 
 @pytest.mark.slow
