@@ -11,7 +11,7 @@ from pipelines.ui.pages import models
 from pipelines.ui.screen import PageLink, PagePanel, Screen, make_href, make_row, make_table, shorten
 from pipelines.workspace import Workspace, read_summary
 
-LISTED, WORD = 300, 32
+LISTED, WORD = 300, 16
 NOT_COMPARED = ("run", "started", "finished", "links", "curl")  # what always differs
 
 
