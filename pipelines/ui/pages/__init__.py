@@ -7,6 +7,7 @@ from pipelines.ui.screen import WebPage
 PAGES = (
     WebPage("/home", home.read, home.show, "Home"),
     WebPage("/runs", runs.read_list, runs.show_list, "Runs"),
+    WebPage("/unfinished", runs.read_unfinished, runs.show_unfinished),
     WebPage("/use-cases/{name}", runs.read_use_case, runs.show_use_case),
     WebPage("/runs/{run}", runs.read_progress, runs.show_progress),
     WebPage("/runs/{run}/report", runs.read_report, runs.show_report),

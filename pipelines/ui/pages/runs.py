@@ -1,7 +1,6 @@
 """Runs: a list, how far each has come with the ends of its logs, and its report."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -37,21 +36,25 @@ DEFINITION = "pipeline.yaml"
 
 
 def read_list(workspace: Workspace, params: Mapping[str, str]) -> RunList:
-    """Return the newest runs, of the use case in the parameters or of all."""
-    return workspace.list_runs(params.get("use_case"), LISTED)
+    """Return the newest runs, or those that started before the one in the parameters."""
+    return _list_runs(workspace, workspace.index.runs(), params)
 
 
 def show_list(runs: RunList) -> Screen:
     """Return the page of the newest runs."""
-    panels = [PagePanel("", [tabulate(runs.runs)])]
-    if runs.problems:
-        panels.append(PagePanel("Left out", [list_problems(runs.problems)]))
-    return Screen(
-        title="Runs",
-        lead=f"The last {LISTED} to start" if len(runs.runs) == LISTED else "The last to start first",
-        panels=panels,
-        choices=[choose_two(runs.runs)] if len(runs.runs) > 1 else [],
-    )
+    unfinished = PageLink("Unfinished runs", make_href("unfinished"))
+    return _show_runs(runs, "Runs", "The last to start first", "runs", links=[unfinished])
+
+
+def read_unfinished(workspace: Workspace, params: Mapping[str, str]) -> RunList:
+    """Return the newest runs of which a step has failed, or has not ended."""
+    return _list_runs(workspace, [run for run in workspace.index.runs() if not run.complete], params)
+
+
+def show_unfinished(runs: RunList) -> Screen:
+    """Return the page of unfinished runs."""
+    every = PageLink("All runs", make_href("runs"))
+    return _show_runs(runs, "Unfinished runs", "Failed, stopped or in progress", "unfinished", links=[every])
 
 
 def read_use_case(workspace: Workspace, params: Mapping[str, str]) -> RunList:
@@ -60,15 +63,30 @@ def read_use_case(workspace: Workspace, params: Mapping[str, str]) -> RunList:
     Raises:
         UserError: when it has none.
     """
-    workspace.require_runs(params["name"])
-    return workspace.list_runs(params["name"], LISTED)
+    return _list_runs(workspace, workspace.require_runs(params["name"]), params)
 
 
 def show_use_case(runs: RunList) -> Screen:
     """Return the page of a use case: where to look, and its runs."""
-    name = runs.runs[0].use_case or ""
-    listed = show_list(runs)
-    return replace(listed, title=shorten(name), lead="Use case", links=link_use_case(name))
+    name = next((run.use_case for run in runs.runs), None) or ""
+    return _show_runs(runs, shorten(name), "Use case", "use-cases", name, links=link_use_case(name))
+
+
+def _list_runs(workspace: Workspace, runs: Sequence[IndexedRun], params: Mapping[str, str]) -> RunList:
+    names, before = [run.name for run in runs], params.get("before")
+    first = names.index(before) + 1 if before in names else 0
+    listed = [workspace.describe_run(run) for run in runs[first : first + LISTED]]
+    return RunList(runs=listed, problems=workspace.index.problems)
+
+
+def _show_runs(runs: RunList, title: str, lead: str, *path: str, links: list[PageLink]) -> Screen:
+    panels = [PagePanel("", [tabulate(runs.runs)])]
+    if runs.problems:
+        panels.append(PagePanel("Left out", [list_problems(runs.problems)]))
+    is_full = len(runs.runs) == LISTED
+    older = [PageLink("Older runs", make_href(*path, before=runs.runs[-1].run))] if is_full else []
+    choices = [choose_two(runs.runs)] if len(runs.runs) > 1 else []
+    return Screen(title=title, lead=lead, links=[*links, *older], panels=panels, choices=choices)
 
 
 def link_use_case(name: str) -> list[PageLink]:
@@ -194,7 +212,7 @@ def tabulate(runs: Sequence[ListedRun]) -> Block:
         )
         for run in runs
     ]
-    return make_table("", columns, rows, "There is no run yet; `nightshift run` makes one.")
+    return make_table("", columns, rows, "There is no run here; `nightshift run` makes one.")
 
 
 def list_problems(problems: Sequence[str]) -> Block:

@@ -41,6 +41,7 @@ QUERIES = {
 SCHEMAS = {
     "/home": "overview",
     "/runs": "run_list",
+    "/unfinished": "run_list",
     "/use-cases/{name}": "run_list",
     "/runs/{run}": "run_steps",
     "/runs/{run}/report": "page",
@@ -302,6 +303,9 @@ def test_home_stays_small_with_ten_thousand_runs(tmp_path: Path) -> None:
         "/": True, "/runs": True, "/use-cases/fraud": True
     }  # fmt: skip
     assert client.get("/home.json").json()["runs"] == 10_000
+    (older,) = [link for link in Tags(client.get("/unfinished").text).links if link.startswith("/unfinished?")]
+    pages = [client.get(url).json()["runs"] for url in ("/unfinished.json", older.replace("?", ".json?"))]
+    assert len({run["run"] for runs in pages for run in runs}) == 200
 
 
 @pytest.mark.parametrize("values", [[0.61, 0.64], [0.0, 0.0], [-29.0, 0.0], [5.0], [1e-9, 3e5]])
