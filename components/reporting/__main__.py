@@ -10,6 +10,7 @@ from components.reporting.core import RunArtifacts, RunHeader
 from components.reporting.summary import Summary
 from nightshift import storage
 from nightshift.contracts.section import PAGE, read_section
+from nightshift.contracts.state import DeploymentTarget
 from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.lineage import code_version
@@ -33,7 +34,27 @@ def body(context: StepContext) -> None:
         storage.write_json(uri, summary.model_dump(mode="json"))
     storage.write_bytes(args.overview, overview.render(run_page, summary).encode())
     point_latest(runs, summary)
+    notify(context, summary, artifacts)
     step.log.info("%s: %s", summary.status, storage.join(folder, "report.html"))
+
+
+def notify(context: StepContext, summary: Summary, artifacts: RunArtifacts) -> None:
+    """Notify the receivers of the config; what goes wrong with that is logged, since no night fails by it."""
+    receivers = context.config.notify.receivers
+    # what is run for a past day changes nothing that is live
+    if not receivers or context.state.target is DeploymentTarget.RECORD_ONLY:
+        return
+    from components.reporting import notifications
+    from nightshift.notify.delivery import Notifier
+
+    notifier = Notifier(context.state.audit, context.config.notify)
+    try:
+        notifier.add(notifications.derive(summary, artifacts, context.state.runs))
+        for outcome in notifier.deliver():
+            if outcome.error:
+                step.log.warning("%d notifications stay pending: %s", outcome.pending, outcome.error)
+    except Exception as error:
+        step.log.warning("nobody is notified of this run: %s", error)
 
 
 def gather(executor_input: dict[str, Any], folder: str) -> RunArtifacts:

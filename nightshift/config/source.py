@@ -13,6 +13,8 @@ from pydantic import AfterValidator, Field, StringConstraints, field_validator, 
 from nightshift.config.section import ConfigSection, DaysOrNone, Factor, Seed, Share
 from nightshift.data.dates import parse_date
 
+# the end of what ingestion says where a day has not arrived, by which a late delivery is known from other failures
+EMPTY_DAYS = "set source.empty_days in the config if such days are right"
 Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 
 

@@ -7,6 +7,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from nightshift import kinds
 from nightshift.config.columns import Columns, LabeledColumns
+from nightshift.config.notify import Notify
 from nightshift.config.policy import (
     Controller,
     Costs,
@@ -60,6 +61,7 @@ class Config(ConfigSection):
     release: Rollout = Rollout()
     retention: Retention = Retention()
     costs: Costs = Costs()
+    notify: Notify = Notify()
 
     @model_validator(mode="after")
     def _has_reasons(self) -> Self:

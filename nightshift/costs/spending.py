@@ -163,6 +163,7 @@ class Account:
             yield
 
 
+USED_UP = "is used up"
 NEXT_STEP = "Start a new run with a larger budget; days that are complete are not computed again."
 
 
@@ -211,7 +212,7 @@ def _build_tries_uri(executor_input: Mapping[str, Any]) -> str:
 def _describe_limits(costs: Costs) -> str:
     limits = {"usd": costs.budget_usd, "machine_hours": costs.budget_hours}
     amounts = [_format_amount(name, limit) for name, limit in limits.items() if limit is not None]
-    return f"The budget of {' or '.join(amounts)} is used up."
+    return f"The budget of {' or '.join(amounts)} {USED_UP}."
 
 
 def _format_amount(name: str, value: float | None) -> str:

@@ -63,6 +63,9 @@ COMMANDS = {
     "ui": {
         "ui": "Serve the workspace's pages on this machine, read-only: runs, reports, models, drift, data, costs.",
     },
+    "notify": {
+        "notify": "Deliver pending notifications of nights to the receivers of a config, or test the receivers.",
+    },
     "repair": {
         "repair": "Show the readable records of a damaged online state, or continue from them. Nothing is removed.",
     },
@@ -75,7 +78,7 @@ COMMANDS = {
     },
 }
 GROUPS = {
-    "run": ("runs", "projects", "kubeflow", "costs", "ui", "mcp"),
+    "run": ("runs", "projects", "kubeflow", "costs", "notify", "ui", "mcp"),
     "models": ("models", "optimize"),
     "release": ("release",),
     "data": ("definitions", "features", "repair", "gc"),

@@ -21,6 +21,7 @@ from pipelines.engines.local.run import Run
 from pipelines.engines.local.signals import InterruptedRunError, exit_now, stop_on_signal
 from pipelines.engines.local.warm import ForkServer
 from pipelines.environments import local
+from pipelines.ir import PipelineTask
 
 if TYPE_CHECKING:
     from nightshift.contracts.section import Page
@@ -85,12 +86,10 @@ def show(args: argparse.Namespace) -> int:
 def report(args: argparse.Namespace) -> int:
     """Write the summary and report of a run that failed before its last step."""
     this = runs.reopen(records.find_folder(args.run, options.state(args).runs))
-    task = next((task for task in this.pipeline.tasks if task.name == "reporting"), None)
+    task = _find_reporting(this)
     if task is None:
         raise UserError(f"{this.pipeline.name} writes no report; nightshift show {args.run} prints what it found")
-    with runs.lock_run(this):
-        command = shorten(this.commands.argv(task), this.folder / task.name)
-        code = subprocess.run(command, env=processes.environment(task), check=False).returncode
+    code = _write_report(this, task)
     return code or options.say(f"report   {this.folder / 'report.html'}")
 
 
@@ -123,8 +122,28 @@ def _execute(this: Run) -> int:
     if succeeded:
         return _show(this.folder)
     explain_failure(this, console)
+    _notify_of_failure(this)
     failed = [outcome.exit_code for outcome in this.outcomes.values() if outcome.state == "failed"]
     return USER_ERROR if USER_ERROR in failed else 1
+
+
+def _find_reporting(this: Run) -> PipelineTask | None:
+    """Return the step that writes the report; None where a pipeline has none."""
+    return next((task for task in this.pipeline.tasks if task.name == "reporting"), None)
+
+
+def _write_report(this: Run, task: PipelineTask) -> int:
+    """Run the reporting step of a run that failed before it; return its exit code."""
+    with runs.lock_run(this):
+        command = shorten(this.commands.argv(task), this.folder / task.name)
+        return subprocess.run(command, env=processes.environment(task), check=False).returncode
+
+
+def _notify_of_failure(this: Run) -> None:
+    """Have the reporting step notify of a failure, where the config names receivers."""
+    task = _find_reporting(this)
+    if task and this.arguments.get("config", {}).get("notify", {}).get("receivers"):
+        _write_report(this, task)
 
 
 def _start_run(args: argparse.Namespace) -> Run:

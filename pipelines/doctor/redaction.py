@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 REDACTED = "[redacted]"
 # names of keys and variables whose values are secret; a tokenizer and a number of tokens are not
 _WORDS = (
-    r"passw(?:or)?d|passphrase|pwd|(?<![a-z])pass(?![a-z])|secret|credential|authorization|cookie|webhook"
+    r"passw(?:or)?d|passphrase|pwd|(?<![a-z])pass(?![a-z])|secret|credential|authorization|cookie|webhook|nightshift_notify"
     r"|token(?!iz|s?[_-]?(?:count|length|per)|s(?![a-z]))|(?:api|access|private|account)[_-]?key"
     r"|amz-signature|connection[_-]?string|(?<![a-z])dsn(?![a-z])"
 )

@@ -4,6 +4,7 @@ from datetime import date, timedelta
 
 from components.ingestion.sources.protocol import EventSource
 from nightshift.config import Config
+from nightshift.config.source import EMPTY_DAYS
 from nightshift.data.splits import Days, lookback
 from nightshift.runtime.errors import UserError
 
@@ -21,15 +22,14 @@ def require_days(source: EventSource, config: Config, days: Days) -> None:
     if days.last in missing:
         newest = f"the newest day before it is {present[-1]}" if present else f"nor is there any day of {days}"
         raise UserError(
-            f"{source.absence(days.last)}, {newest}; bring it, give another --date "
-            "(days are UTC), or set source.empty_days in the config if such days are right"
+            f"{source.absence(days.last)}, {newest}; bring it, give another --date (days are UTC), or {EMPTY_DAYS}"
         )
     if missing[-1] < present[0]:
         raise UserError(_late_begin(source, config, days, present[0]))
     raise UserError(
         f"{len(missing)} of the {len(list(days))} days (UTC) that --date {days.last} needs are missing: "
         f"{spans(missing)}; {source.absence(missing[0])}; bring them, or give a --date whose days are complete, "
-        "or set source.empty_days in the config if such days are right"
+        f"or {EMPTY_DAYS}"
     )
 
 
