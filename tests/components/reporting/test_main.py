@@ -68,6 +68,19 @@ def test_the_command_reports_its_own_measures_and_loads_no_data_library(sample):
     assert written["artifacts"]["summary"]["artifacts"][0]["metadata"]["peak_memory_bytes"] < 400e6
 
 
+def test_a_receiver_that_is_down_fails_no_night_and_its_notification_stays_pending(sample, monkeypatch, caplog):
+    config = json.loads(sample.flags["config"]) | {"notify": {"receivers": [{"variable": "NIGHTSHIFT_NOTIFY"}]}}
+    sample.flags["config"] = json.dumps(config)
+    sample.change("evaluation/verdict.json", decision="fail")
+    monkeypatch.setenv("NIGHTSHIFT_NOTIFY", "http://127.0.0.1:1/geheim")
+    summary, _ = sample.report()
+    assert summary["status"] == "succeeded"
+    outbox = storage.read_json(f"{sample.runs.parent}/audit/notifications.json")
+    assert [entry["notification"]["event"] for entry in outbox["pending"]] == ["refused"]
+    assert "1 notifications stay pending: NIGHTSHIFT_NOTIFY is not delivered" in caplog.text
+    assert "geheim" not in caplog.text
+
+
 def test_help_lists_the_flags(sample):
     done = run("--help")
     assert done.returncode == 0
