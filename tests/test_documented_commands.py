@@ -57,6 +57,7 @@ RUN_BY = {
     "loadtest": "tests/pipelines/cli/test_cli.py",
     "mcp": "tests/pipelines/cli/test_mcp.py",
     "models": "tests/pipelines/cli/test_models.py",
+    "notify": "tests/pipelines/cli/test_notify.py",
     "optimize": "tests/e2e/test_daily_run.py",
     "perf": "packages/perf/tests/test_pairs.py",
     "projects": "tests/test_projects.py",

@@ -67,7 +67,7 @@ def test_what_is_not_given_has_its_default() -> None:
 @pytest.mark.parametrize(
     ("path", "allowed", "meant"),
     [
-        ("protocoll", "name, optimization, protocol", "protocol"),
+        ("protocoll", "name, notify, optimization, protocol", "protocol"),
         ("columns.event_tim", "event_id, event_time", "event_time"),
         ("task.sed", "seed, select_by, state_megabytes, threads", "seed"),
         ("task.candidates.trees.kinde", "inputs, kind, members, parameters", "kind"),

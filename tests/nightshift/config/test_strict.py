@@ -64,6 +64,8 @@ def fields() -> Iterator[Any]:
 
 def put(config: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
     """The config with a value at a path, and in a list where that is what stands there."""
+    if path[:2] == ("notify", "receivers"):
+        return config | {"notify": {"receivers": [{"variable": "NIGHTSHIFT_NOTIFY", path[-1]: value}]}}
     changed = deepcopy(config)
     nested = changed
     for name in path[:-1]:
@@ -88,7 +90,7 @@ def test_a_number_is_bounded_and_nothing_else_is_taken_for_one(
     for value in absurd:
         with pytest.raises(UserError) as raised:
             parse(put(config, path, value))
-        assert ".".join(path) in str(raised.value), value
+        assert ".".join(path) in str(raised.value).replace(".0.", "."), value
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=["tabular", "images", "texts"])
