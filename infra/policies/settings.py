@@ -226,9 +226,9 @@ def single_values_meet_their_entry(environment: Environment) -> Iterator[Problem
     """A value that is set by its place in a list goes to another entry once one comes before it."""
     for chart in strict_yaml.load_document((environment.infra / "cluster" / "charts.yaml").read_text()):
         for path in chart.get("set") or ():
-            if place := re.fullmatch(r"(\w+)\[(\d+)\]\.(\w+)", path):
-                entries = dict(enumerate(environment.values[chart["name"]].get(place[1], [])))
-                entry = entries.get(int(place[2]))
-                if entry is None or place[3] in entry:
+            if indexed := re.fullmatch(r"(\w+)\[(\d+)\]\.(\w+)", path):
+                entries = dict(enumerate(environment.values[chart["name"]].get(indexed[1], [])))
+                entry = entries.get(int(indexed[2]))
+                if entry is None or indexed[3] in entry:
                     where = f"infra/cluster/values/{chart['name']}.yaml"
                     yield Problem(where, path.rpartition(".")[0], entry, "must be the entry that charts.yaml sets")
