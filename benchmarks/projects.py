@@ -47,11 +47,14 @@ def run_page(page: Path, folder: Path) -> list[tuple[int, str]]:
             to_argv(command),
             cwd=folder,
             env={**os.environ, "COLUMNS": "140"},
-            check=True,
+            check=False,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
+        if done.returncode:
+            sys.stderr.write(done.stdout)
+        done.check_returncode()
         lines += [(number, line) for line in done.stdout.splitlines()]
     return lines
 

@@ -22,6 +22,7 @@ from nightshift.models.neural.trainer import TrainedNetwork
 from nightshift.models.recipes import Recipe
 
 STEPS = 10  # of the trace
+PIECES = 4  # of its batches at most: more show the same operations, and a trace of millions of events fills the memory
 TOLERANCE = 1e-4
 Scores = npt.NDArray[np.float32]
 T = TypeVar("T", bound=TaskConfig)
