@@ -21,7 +21,7 @@ from nightshift.tasks.base.training import TrainingSetup
 from nightshift.tasks.classification import kinds
 from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.fitting import Fitted
-from nightshift.tasks.items.networks import PIECES, STEPS, FitSetup
+from nightshift.tasks.items.networks import STEPS, FitSetup, shorten_fit
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,7 @@ class ItemFit(base.ProfiledFit):
     def brief(self) -> Callable[[], Fitted]:
         if not self.is_network:
             return self.fit
-        fit, parameters = self._candidates.recipe(self.setup.task, self.name).fit, {**self._candidate.parameters}
-        if fit.microbatches > PIECES:
-            parameters |= {"microbatches": PIECES, "batch_size": fit.batch_size * PIECES // fit.microbatches}
-        parameters["epochs"] = 1
+        parameters = shorten_fit(self._candidate.parameters, self._candidates.recipe(self.setup.task, self.name).fit)
         candidate = self._candidate.model_copy(update={"parameters": parameters})
         task = self.setup.task.model_copy(update={"candidates": {self.name: candidate}})
         rows = self.rows.head(STEPS * self._candidates.recipe(task, self.name).fit.batch_size)

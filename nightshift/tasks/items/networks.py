@@ -1,6 +1,6 @@
 """How networks of items are fitted and run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from nightshift import storage
+from nightshift.config.neural import Fit
 from nightshift.config.task import TaskConfig
 from nightshift.items import scorer
 from nightshift.items.shards import Array
@@ -26,6 +27,13 @@ PIECES = 4  # of its batches at most: more show the same operations, and a trace
 TOLERANCE = 1e-4
 Scores = npt.NDArray[np.float32]
 T = TypeVar("T", bound=TaskConfig)
+
+
+def shorten_fit(parameters: Mapping[str, Any], fit: Fit) -> dict[str, Any]:
+    """Return a network's parameters for a trace: one epoch, and of each batch a few micro-batches of the same size."""
+    pieces = min(fit.microbatches, PIECES)
+    changed = {"microbatches": pieces, "batch_size": fit.batch_size * pieces // fit.microbatches}
+    return {**parameters, "epochs": 1} | (changed if pieces < fit.microbatches else {})
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from nightshift.models.tensors import Tensors, by_name, row_count
 from nightshift.tasks.base import profiling as base
 from nightshift.tasks.base.training import TrainingSetup
 from nightshift.tasks.fitting import Fitted
-from nightshift.tasks.items.networks import STEPS
+from nightshift.tasks.items.networks import STEPS, shorten_fit
 from nightshift_llm.config import LanguageConfig
 from nightshift_llm.task import candidates, documents, training
 from nightshift_llm.task.training import DocumentSample
@@ -45,7 +45,8 @@ class DocumentFit(base.ProfiledFit):
     def brief(self) -> Callable[[], Fitted]:
         task = self.sample.setup.task
         candidate = task.candidates[self.name]
-        brief = candidate.model_copy(update={"parameters": {**candidate.parameters, "epochs": 1}})
+        parameters = shorten_fit(candidate.parameters, candidates.recipe(task, self.name).fit)
+        brief = candidate.model_copy(update={"parameters": parameters})
         setup = replace(self.sample.setup, task=task.model_copy(update={"candidates": {self.name: brief}}))
         rows = self.sample.rows.head(STEPS * candidates.recipe(setup.task, self.name).fit.batch_size)
         return partial(candidates.fit, setup, self.name, rows)
