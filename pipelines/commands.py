@@ -66,10 +66,14 @@ class Commands:
 
     def _executor_input(self, task: ir.PipelineTask) -> dict[str, Any]:
         def artifact(key: str, source: ir.ArtifactRef, metadata: dict[str, Any]) -> dict[str, Any]:
-            return {"artifacts": [{"name": key, "uri": self.uri(source), "metadata": metadata}]}
+            return {"name": key, "uri": self.uri(source), "metadata": metadata}
 
-        inputs = {key: artifact(key, source, self.metadata(source)) for key, source in task.artifacts.items()}
-        outputs = {key: artifact(key, ir.ArtifactRef(task.name, key), {}) for key in task.outputs}
+        taken = {key: (source,) for key, source in task.artifacts.items()} | task.collected
+        inputs = {
+            key: {"artifacts": [artifact(key, source, self.metadata(source)) for source in sources]}
+            for key, sources in taken.items()
+        }
+        outputs = {key: {"artifacts": [artifact(key, ir.ArtifactRef(task.name, key), {})]} for key in task.outputs}
         values = {key: self._value(source) for key, (_, source) in task.parameters.items()}
         return {
             "inputs": {"parameterValues": values, "artifacts": inputs},

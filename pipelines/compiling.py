@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 import tempfile
 from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 
 from nightshift.runtime.errors import UserError
@@ -22,17 +23,22 @@ def compile_pipelines(site: Site, folder: Path) -> Iterator[Path]:
     Raises:
         UserError: when kfp is not installed.
     """
+    for name in PIPELINES:
+        yield compile_pipeline(name, site, folder)
+
+
+def compile_pipeline(name: str, site: Site, folder: Path) -> Path:
+    """Write a pipeline's YAML, see `compile_pipelines`."""
     try:
         from kfp import compiler
     except ImportError:
         raise UserError("compiling needs kfp; run in the checkout: pip install -e '.[kfp]'") from None
-    site_folder = folder / site.name
-    site_folder.mkdir(parents=True, exist_ok=True)
+    path = folder / site.name / f"{name}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    define = importlib.import_module(f"pipelines.graphs.{name}").define
+    shards = [site.feature_shards] if signature(define).parameters else []
     with tempfile.TemporaryDirectory() as scratch:
         compiled = Path(scratch, "pipeline.yaml")
-        for name in PIPELINES:
-            graph = importlib.import_module(f"pipelines.graphs.{name}")
-            compiler.Compiler().compile(graph.define(), str(compiled))
-            path = site_folder / f"{name}.yaml"
-            path.write_bytes(documents.dump(place_steps(documents.read(compiled)[0], site)))
-            yield path
+        compiler.Compiler().compile(define(*shards), str(compiled))
+        path.write_bytes(documents.dump(place_steps(documents.read(compiled)[0], site)))
+    return path

@@ -133,12 +133,14 @@ class Site:
         parameters: pipeline parameters that have a default there. The device is always among them on a cluster,
             since the image of the GPU steps fits one device only.
         has_kubeflow: whether Kubeflow's Pipelines and Trainer run there; the smallest clusters have Airflow alone.
+        feature_shards: steps that compute features at the same time; 0 for the features step alone.
     """
 
     name: str
     placements: Mapping[Role, Placement]
     parameters: Mapping[str, Any] = field(default_factory=dict)
     has_kubeflow: bool = True
+    feature_shards: int = 0
 
     def with_variables(self, **variables: str) -> Self:
         """Return the site with more environment variables for all steps."""

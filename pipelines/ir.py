@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nightshift.runtime.errors import UserError
-from pipelines import documents
+from pipelines import documents, loops
 
 _PLACEHOLDER = re.compile(
     r"\{\{\$(?:\.inputs\.parameters\['(?P<parameter>[^']+)'\]"
@@ -78,6 +78,8 @@ class PipelineTask:
         resources: requests, limits and accelerator, as KFP writes them.
         kubernetes: platform options (volumes, secrets, tolerations ...), as KFP writes them.
         cached: whether an unchanged step may be skipped.
+        loop: what it and the others of its loop are called; empty outside of one.
+        collected: input name -> the outputs it is, of all steps of a loop.
     """
 
     name: str
@@ -92,6 +94,8 @@ class PipelineTask:
     resources: dict[str, Any]
     kubernetes: dict[str, Any]
     cached: bool
+    loop: str = ""
+    collected: dict[str, tuple[ArtifactRef, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -171,7 +175,8 @@ class _SpecReader:
         root = self.spec["root"]
         definitions = root.get("inputDefinitions", {}).get("parameters", {})
         parameters = {name: Parameter(d["parameterType"], d.get("defaultValue")) for name, d in definitions.items()}
-        tasks = {name: self._task(name, value) for name, value in root["dag"]["tasks"].items()}
+        unrolled = loops.unroll(root["dag"]["tasks"], self.spec["components"])
+        tasks = {name: self._task(name, value) for name, value in unrolled.items()}
         order = TopologicalSorter({name: task.needs for name, task in tasks.items()}).static_order()
         return Pipeline(self.spec["pipelineInfo"]["name"], parameters, tuple(tasks[name] for name in order), parsed)
 
@@ -191,6 +196,7 @@ class _SpecReader:
             environment={item["name"]: item["value"] for item in container.get("env", [])},
             parameters=_parameters(name, task, component),
             artifacts=_artifacts(name, task),
+            collected=_collected(task),
             outputs={
                 key: value["artifactType"]["schemaTitle"]
                 for key, value in component.get("outputDefinitions", {}).get("artifacts", {}).items()
@@ -204,6 +210,7 @@ class _SpecReader:
             resources=container.get("resources", {}),
             kubernetes=self.kubernetes.get(label, {}),
             cached=task.get("cachingOptions", {}).get("enableCache", False),
+            loop=task.get("loop", ""),
         )
 
 
@@ -256,11 +263,21 @@ def _binding(name: str, key: str, argument: dict[str, Any] | None, definition: d
 def _artifacts(name: str, task: dict[str, Any]) -> dict[str, ArtifactRef]:
     artifacts = {}
     for key, argument in task.get("inputs", {}).get("artifacts", {}).items():
+        if "collected" in argument:
+            continue
         if "taskOutputArtifact" not in argument:
             raise _refusal(name, f"artifact {key!r} that is not another step's output")
-        source = argument["taskOutputArtifact"]
-        artifacts[key] = ArtifactRef(source["producerTask"], source["outputArtifactKey"])
+        artifacts[key] = _reference(argument["taskOutputArtifact"])
     return artifacts
+
+
+def _collected(task: dict[str, Any]) -> dict[str, tuple[ArtifactRef, ...]]:
+    inputs = task.get("inputs", {}).get("artifacts", {})
+    return {key: tuple(map(_reference, value["collected"])) for key, value in inputs.items() if "collected" in value}
+
+
+def _reference(source: dict[str, Any]) -> ArtifactRef:
+    return ArtifactRef(source["producerTask"], source["outputArtifactKey"])
 
 
 def _refusal(name: str, feature: str) -> UserError:

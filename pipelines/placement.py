@@ -28,9 +28,11 @@ def place_steps(spec: Json, site: Site) -> list[Json]:
     name = spec["pipelineInfo"]["name"]
     for label, placement in placements.items():
         _place_container(executors[label]["container"], placement, name)
-    for task in spec["root"]["dag"]["tasks"].values():
-        label = spec["components"][task["componentRef"]["name"]]["executorLabel"]
-        _set_retry(task, placements[label].retry)
+    components = spec["components"]
+    graphs = [part["dag"] for part in (spec["root"], *components.values()) if "dag" in part]
+    for task in (task for graph in graphs for task in graph["tasks"].values()):
+        if label := components[task["componentRef"]["name"]].get("executorLabel"):
+            _set_retry(task, placements[label].retry)
     for parameter, definition in spec["root"]["inputDefinitions"]["parameters"].items():
         if parameter in site.parameters:
             definition["defaultValue"] = copy.deepcopy(site.parameters[parameter])

@@ -78,7 +78,7 @@ class Account:
         config, executor_input = context.config, context.args.executor_input
         machine = prices.find_machine(config.costs.machine)
         prices.find_price(machine, config.costs.prices)
-        before = _read_spent(executor_input)
+        before = _read_spent(executor_input, step)
         if step != TRAINING:
             return cls(config.costs, machine, before)
         tries = _build_tries_uri(executor_input)
@@ -194,11 +194,15 @@ def judge(costs: Costs, spent: Spent) -> Verdict:
     return Verdict(gate="budget", decision=decision, reasons=reasons, measures=measures, subject="")
 
 
-def _read_spent(executor_input: Mapping[str, Any]) -> dict[str, Spent]:
+def _read_spent(executor_input: Mapping[str, Any], step: str) -> dict[str, Spent]:
+    """Return step -> spending before a step; that of its own shards, which each have its name, is added up."""
     inputs = executor_input.get("inputs", {}).get("artifacts", {})
     spent: dict[str, Spent] = {}
-    for value in inputs.values():
-        spent |= read_totals(value["artifacts"][0].get("metadata", {}))
+    for artifact in (artifact for value in inputs.values() for artifact in value["artifacts"]):
+        totals = dict(read_totals(artifact.get("metadata", {})))
+        if step in totals:
+            totals[step] += spent.get(step, Spent())
+        spent |= totals
     return spent
 
 

@@ -46,4 +46,6 @@ def _annotation(field: StepField) -> Any:
     if isinstance(field, StepParameter):
         return field.type
     artifact = getattr(dsl, field.type)
-    return dsl.Output[artifact] if isinstance(field, StepOutput) else dsl.Input[artifact]
+    if isinstance(field, StepOutput):
+        return dsl.Output[artifact]
+    return dsl.Input[list[artifact] if field.many else artifact]

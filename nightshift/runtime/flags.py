@@ -41,6 +41,7 @@ class StepField:
             input; an output has metadata only.
         required: False for a flag that a component of the step may lack.
         choices: the values allowed; any where it is empty.
+        many: whether an input is a list, of what all shards of a step have made; it has no flag.
     """
 
     name: str
@@ -48,6 +49,7 @@ class StepField:
     help: str = ""
     required: bool = True
     choices: tuple[str, ...] = ()
+    many: bool = False
 
 
 class StepParameter(StepField):

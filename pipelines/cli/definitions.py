@@ -2,9 +2,11 @@
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from nightshift.runtime import strict_yaml
+from nightshift.runtime.errors import UserError
 from pipelines import arguments, configs
 from pipelines.cli import options
 from pipelines.cli.guess import add_guess
@@ -28,6 +30,13 @@ def add(commands: options.Commands) -> None:
         action="store_true",
         help="run trainings as TrainJobs, for configs with task.trainer.nodes above 1",
     )
+    command.add_argument(
+        "--feature-shards",
+        type=int,
+        default=0,
+        metavar="N",
+        help="compute features in N steps that run at the same time (default: in the features step alone)",
+    )
     command.set_defaults(command=compile_all)
     config = options.add_command(
         commands, "config", "Guess a config from a file, check and print one, or print the JSON Schema of configs."
@@ -42,8 +51,11 @@ def add(commands: options.Commands) -> None:
 
 def compile_all(args: argparse.Namespace) -> int:
     """Compile the pipelines to the YAML that every engine reads."""
+    if args.feature_shards < 0:
+        raise UserError(f"--feature-shards is {args.feature_shards}; give a number of steps, or leave it out")
     for name in args.environment or [LOCAL.name]:
-        variant = site(name).with_trainjobs() if args.trainjobs else site(name)
+        variant = replace(site(name), feature_shards=args.feature_shards)
+        variant = variant.with_trainjobs() if args.trainjobs else variant
         for path in compile_pipelines(variant, Path(args.folder)):
             options.say(f"wrote {path}")
     return 0

@@ -5,17 +5,16 @@ from typing import Any
 from kfp import dsl
 
 from components.drift.component import drift
-from components.features.component import features
 from components.ingestion.component import ingestion
 from components.launching.component import retraining
 from components.monitoring.component import monitoring
 from components.reporting.component import reporting
 from components.scoring.component import scoring_of_champion
-from pipelines.graphs import always_run
+from pipelines.graphs import always_run, make_features
 
 
-def define() -> Any:
-    """Return the pipeline."""
+def define(shards: int = 0) -> Any:
+    """Return the pipeline, with features in so many shards."""
 
     @dsl.pipeline(name="monitoring", description=__doc__)
     def monitoring_pipeline(
@@ -37,7 +36,7 @@ def define() -> Any:
         """
         day = {"config": config, "date": date}
         events = ingestion(**day, data=data, state=state)
-        table = features(**day, device=device, state=state, events=events.output)
+        table = make_features(shards, **day, device=device, state=state, events=events.output)
         rows = {"features": table.output}
         scores = scoring_of_champion(**day, **rows, state=state)
         shift = drift(**day, **rows, scores=scores.output)

@@ -4,15 +4,14 @@ from typing import Any
 
 from kfp import dsl
 
-from components.features.component import features
 from components.ingestion.component import ingestion
 from components.release.component import release
 from components.reporting.component import reporting
-from pipelines.graphs import always_run
+from pipelines.graphs import always_run, make_features
 
 
-def define() -> Any:
-    """Return the pipeline."""
+def define(shards: int = 0) -> Any:
+    """Return the pipeline, with features in so many shards."""
 
     @dsl.pipeline(name="release", description=__doc__)
     def release_pipeline(
@@ -33,7 +32,7 @@ def define() -> Any:
         """
         day = {"config": config, "date": date}
         events = ingestion(**day, data=data, state=state)
-        table = features(**day, device=device, state=state, events=events.output)
+        table = make_features(shards, **day, device=device, state=state, events=events.output)
         step = release(**day, state=state, features=table.output, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
         outputs = {"events": events.output, "features": table.output, "release": step.output}
         report = reporting(

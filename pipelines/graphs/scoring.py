@@ -4,15 +4,14 @@ from typing import Any
 
 from kfp import dsl
 
-from components.features.component import features
 from components.ingestion.component import ingestion
 from components.reporting.component import reporting
 from components.scoring.component import scoring_of_champion
-from pipelines.graphs import always_run
+from pipelines.graphs import always_run, make_features
 
 
-def define() -> Any:
-    """Return the pipeline."""
+def define(shards: int = 0) -> Any:
+    """Return the pipeline, with features in so many shards."""
 
     @dsl.pipeline(name="scoring", description=__doc__)
     def scoring_pipeline(config: dict[str, Any], date: str, data: str, device: str, state: dict[str, Any]) -> None:
@@ -27,7 +26,7 @@ def define() -> Any:
         """
         day = {"config": config, "date": date}
         events = ingestion(**day, data=data, state=state)
-        table = features(**day, device=device, state=state, events=events.output)
+        table = make_features(shards, **day, device=device, state=state, events=events.output)
         scores = scoring_of_champion(**day, state=state, features=table.output)
         outputs = {"events": events.output, "features": table.output, "scores": scores.output}
         report = reporting(

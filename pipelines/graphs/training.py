@@ -7,18 +7,17 @@ from kfp import dsl
 from components.deployment.component import deployment
 from components.drift.component import drift
 from components.evaluation.component import evaluation
-from components.features.component import features
 from components.ingestion.component import ingestion
 from components.optimization.component import optimization
 from components.profiling.component import profiling
 from components.reporting.component import reporting
 from components.scoring.component import scoring
 from components.training.component import training
-from pipelines.graphs import always_run
+from pipelines.graphs import always_run, make_features
 
 
-def define() -> Any:
-    """Return the pipeline."""
+def define(shards: int = 0) -> Any:
+    """Return the pipeline, with features in so many shards."""
 
     @dsl.pipeline(name="training", description=__doc__)
     def training_pipeline(config: dict[str, Any], date: str, data: str, device: str, state: dict[str, Any]) -> None:
@@ -33,7 +32,7 @@ def define() -> Any:
         """
         day = {"config": config, "date": date}
         events = ingestion(**day, data=data, state=state)
-        table = features(**day, device=device, state=state, events=events.output)
+        table = make_features(shards, **day, device=device, state=state, events=events.output)
         rows = {"features": table.output}
         trained = training(**day, **rows, device=device, state=state)
         profile = profiling(**day, **rows, device=device, model=trained.output)

@@ -55,6 +55,38 @@ def compiled(folder: Path, name: str, **scripts: str) -> Path:
     return path
 
 
+def in_a_loop(path: Path, step: str, count: int, after: str) -> Path:
+    """Have a step run once for each number, `$2` of its script; the one after it has KFP's JSON of all as `$2`."""
+    spec = yaml.safe_load(path.read_text())
+    tasks, components = spec["root"]["dag"]["tasks"], spec["components"]
+    outside = tasks.pop(step)
+    needs = outside.pop("dependentTasks")
+    arguments = {"date": {"componentInputParameter": "given"}, "number": {"componentInputParameter": "item"}}
+    components[f"comp-{step}"]["inputDefinitions"]["parameters"]["number"] = {"parameterType": "NUMBER_INTEGER"}
+    selected = {"artifactSelectors": [{"outputArtifactKey": "output", "producerSubtask": step}]}
+    components["comp-loop"] = {
+        "dag": {
+            "tasks": {step: outside | {"inputs": {"parameters": arguments}}},
+            "outputs": {"artifacts": {"all": selected}},
+        },
+        "inputDefinitions": {"parameters": {"given": {"parameterType": "STRING"}}},
+    }
+    tasks["loop"] = {
+        "componentRef": {"name": "comp-loop"},
+        "dependentTasks": needs,
+        "inputs": {"parameters": {"given": {"componentInputParameter": "date"}}},
+        "parameterIterator": {"itemInput": "item", "items": {"raw": str([*range(count)])}},
+    }
+    tasks[after]["dependentTasks"] = ["loop"]
+    collected = {"taskOutputArtifact": {"producerTask": "loop", "outputArtifactKey": "all"}}
+    tasks[after]["inputs"]["artifacts"] = {"all": collected}
+    executors = spec["deploymentSpec"]["executors"]
+    executors[f"exec-{step}"]["container"]["args"].append("{{$.inputs.parameters['number']}}")
+    executors[f"exec-{after}"]["container"]["args"].append("{{$}}")
+    path.write_text(yaml.safe_dump(spec))
+    return path
+
+
 def context(dag: DAG, run_id: str = "manual__2026-01-02T03:04:05+00:00", **run: Any) -> dict[str, Any]:
     """What templates see of a DAG run, of which `run` gives fields and `params` the form."""
     params = {name: param.value for name, param in dag.params.items()} | run.pop("params", {})

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from nightshift.runtime.errors import UserError
-from pipelines import configs
+from pipelines import arguments, configs
 from pipelines.engines.airflow import standalone
 from tests.dags.person import (
     CONFIG,
@@ -46,6 +46,15 @@ TALES: dict[str, Any] = configs.load("tales") | {
     "optimization": {"weight_types": ["Q8_0"]},
 }
 USE_CASES = ("small", "texts", "tales")
+# in the environment of the steps, since kfp is not here
+SHARDED = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from pipelines.compiling import compile_pipeline
+from pipelines.environments import LOCAL
+compile_pipeline("training", replace(LOCAL, feature_shards=2), Path(sys.argv[1]))
+"""
 MOST_DAYS = 2  # of a backfill, of which Airflow makes tasks
 
 
@@ -90,6 +99,13 @@ def example() -> str:
     return str(code).replace("fraud/model", "small/model")
 
 
+def shard_features(folder: Path) -> str:
+    """Compile the training with features in two shards, and return the lines by which a file of DAGs takes it."""
+    compiled = shutil.copytree(arguments.COMPILED, folder / "compiled")
+    subprocess.run([PYTHON, "-c", SHARDED, compiled], check=True, cwd=ROOT)
+    return f"from pathlib import Path\n\nfrom pipelines import arguments\n\narguments.COMPILED = Path({str(compiled)!r})\n"
+
+
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterator[Installed]:
     """An Airflow in which three trainings, a run that fails, and one on missing data are under way."""
@@ -101,6 +117,8 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterat
         path = folder / f"{config['name']}.yaml"
         path.write_text(yaml.safe_dump(config))
         standalone.add_use_case(str(path), dags)
+    small = dags / "small.py"
+    small.write_text(shard_features(folder) + small.read_text())
     folders = {"NIGHTSHIFT_WORKSPACE": str(workspace), "NIGHTSHIFT_PYTHON": str(PYTHON)}
     others = {"PYTHONPATH": str(ROOT), "AIRFLOW_CONN_NIGHTSHIFT_SLACK": slack.connection, "FIXING": str(folder)}
     others["AIRFLOW__CORE__MAX_MAP_LENGTH"] = str(MOST_DAYS)
@@ -210,8 +228,13 @@ def test_a_failed_run_that_is_not_late_yet_can_be_cleared(airflow: Installed) ->
     assert airflow.end("small_ingestion", "missing") == "failed"
 
 
-def test_a_run_makes_what_the_command_line_makes(airflow: Installed, by_hand: ByHand) -> None:
+def test_a_run_makes_what_the_command_line_makes_with_the_shards_of_its_features_as_mapped_tasks(
+    airflow: Installed, by_hand: ByHand
+) -> None:
     assert airflow.end("small_training", "first") == "success", airflow.states("small_training", "first")
+    path = "/dags/small_training/dagRuns/first/taskInstances"
+    shards = [task for task in airflow.call("GET", path)["task_instances"] if task["task_id"] == "features-shard"]
+    assert sorted((task["map_index"], task["state"]) for task in shards) == [(0, "success"), (1, "success")]
 
     summary = airflow.artifact(f"runs/small-training-{DATE}-first/summary.json")
 

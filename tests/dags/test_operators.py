@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
+from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
+from airflow.serialization.serialized_objects import DagSerialization
 
 from nightshift import storage
 from nightshift_testkit.kubeflow import Kubeflow
@@ -26,7 +28,7 @@ from pipelines.engines.airflow.operators import alerts, assets, backfill, contex
 from pipelines.engines.airflow.operators.kubeflow import KubeflowRunOperator, KubeflowRunTrigger
 from pipelines.engines.airflow.operators.links import MODEL, REPORT
 from pipelines.engines.airflow.operators.process import StepOperator
-from tests.dags.samples import Load, Shipped, compiled
+from tests.dags.samples import Load, Shipped, compiled, in_a_loop
 from tests.dags.samples import context as of_run
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -35,10 +37,16 @@ MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 class Sample:
     """A DAG run of a small pipeline, whose tasks are executed one by one."""
 
-    def __init__(self, folder: Path, **scripts: str) -> None:
-        self.settings = context.AirflowSettings.from_environment({"NIGHTSHIFT_WORKSPACE": str(folder)})
-        self.rendering = context.Rendering(ir.load(compiled(folder, "sample", **scripts)), self.settings)
-        with DAG("sample", schedule=None, params={"date": None}) as self.dag:
+    def __init__(self, folder: Path, numbers: int = 0, environment: str = "local", **scripts: str) -> None:
+        variables = {"NIGHTSHIFT_WORKSPACE": str(folder), "NIGHTSHIFT_ENVIRONMENT": environment}
+        self.settings = context.AirflowSettings.from_environment(variables)
+        path = compiled(folder, "sample", **scripts)
+        if numbers:  # of the second step
+            path = in_a_loop(path, [*scripts][1], numbers, [*scripts][2])
+        self.rendering = context.Rendering(ir.load(path), self.settings)
+        with DAG(
+            "sample", schedule=None, params={"date": None}, user_defined_macros=self.rendering.macros
+        ) as self.dag:
             self.tasks = interpreter.steps(self.rendering)
         run: dict[str, Any] = {"run_id": "one", "run_after": MOMENT, "start_date": MOMENT}
         self.context = of_run(self.dag, **run, params={"date": "2025-06-30"})
@@ -85,6 +93,46 @@ def test_the_command_line_goes_on_with_a_run_that_failed_in_airflow(tmp_path: Pa
 
     assert sample.record["complete"]
     assert (sample.folder / "second/output").read_text() == "2025-06-30\n"
+
+
+def test_a_loops_steps_are_one_mapped_task_and_the_next_step_is_given_all_they_have_made(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, 2, first="true", second='echo "$0 $2" > "$1"', third='echo "$2" > "$1"')
+    mapped = sample.tasks["second"]
+    assert isinstance(mapped, MappedOperator) and [*sample.tasks] == ["first", "second", "third"]
+    assert (mapped.upstream_task_ids, sample.tasks["third"].upstream_task_ids) == ({"first"}, {"second"})
+
+    for number in range(2):
+        task = mapped.unmap({"number": number})
+        inside = sample.context | {"ti": SimpleNamespace(map_index=number)}
+        task.render_template_fields(inside, sample.dag.get_template_env())
+        task.execute(inside)
+    sample.execute("third")
+
+    assert [(sample.folder / f"second-{n}/output").read_text() for n in range(2)] == [f"2025-06-30 {n}\n" for n in (0, 1)]
+    collected = json.loads((sample.folder / "third/output").read_text())["inputs"]["artifacts"]["all"]["artifacts"]
+    assert [artifact["uri"] for artifact in collected] == [f"{sample.folder}/second-{n}/output" for n in range(2)]
+    assert sample.record["steps"].keys() == {"second-0", "second-1", "third"}
+
+
+def test_a_loops_pods_differ_in_their_number_and_what_they_say_is_pulled_by_it(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, 2, "aws", first="true", second="true", third="true")
+    asked = []
+
+    def pull(**which: Any) -> dict[str, Any]:
+        asked.append(which)
+        return {"rows": which.get("map_indexes", -1)}
+
+    inside = sample.context | {"ti": SimpleNamespace(map_index=1, xcom_pull=pull)}
+    task = sample.tasks["second"].unmap({"number": 1})
+    task.render_template_fields(inside, sample.dag.get_template_env())
+    third = sample.rendering.commands(inside).argv(sample.rendering.pipeline.tasks[-1])
+
+    assert task.cmds[-2:] == [f"{sample.rendering.commands(inside).root}/second-1/output", "1"]
+    collected = json.loads(third[-1])["inputs"]["artifacts"]["all"]["artifacts"]
+    assert [artifact["metadata"] for artifact in collected] == [{"rows": 0}, {"rows": 1}]
+    assert asked == [{"task_ids": "second", "map_indexes": number} for number in range(2)]
+    first, second = (DagSerialization.serialize_dag(sample.dag) for _ in range(2))
+    assert first == second
 
 
 def test_a_steps_process_gets_nothing_of_airflows_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

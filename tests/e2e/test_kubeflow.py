@@ -9,7 +9,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from nightshift_testkit.kubeflow_runs.runtime import StepRuntime
 from nightshift_testkit.kubeflow_runs.workflows import NAMESPACE, Argo, Workflow
 from nightshift_testkit.processes import engine, wait_until
 from pipelines import arguments
-from pipelines.compiling import PIPELINES
+from pipelines.compiling import PIPELINES, compile_pipeline
 from pipelines.environments import AWS, GCP, Role
 from tests.e2e.nights import GROUP, TRAINED, Nights
 from tests.e2e.nights import config as small_world
@@ -189,10 +189,12 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def trained(platform: Platform, config: tuple[str, ...]) -> Workflow:
-    """A training whose first pod found no node and was deleted."""
+def trained(platform: Platform, config: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Workflow:
+    """A training with features in two shards, whose first pod found no node and was deleted."""
+    folder = tmp_path_factory.mktemp("compiled")
+    sharded = compile_pipeline("training", replace(AWS, feature_shards=2), folder)
     platform.nodes.cordon("general")
-    process = platform.begin("submit", "training", "--date", TRAINED, *config, "--set", "device=cpu", "--wait")
+    process = platform.begin("submit", str(sharded), "--date", TRAINED, *config, "--set", "device=cpu", "--wait")
     platform.nodes.delete(POD, platform.pod("ingestion"), namespace=NAMESPACE)
     platform.nodes.cordon("general", unschedulable=False)
     output, code = finished(process)
@@ -214,6 +216,7 @@ def test_a_pod_that_was_deleted_is_made_once_more(trained: Workflow) -> None:
 
     assert tries.pop("ingestion") == ["pod deleted", ""]
     assert set(map(tuple, tries.values())) == {("",)}
+    assert {"features-shard-0", "features-shard-1", "features"} <= set(tries)
 
 
 def test_what_a_training_leaves_bears_the_name_of_its_run(platform: Platform, trained: Workflow) -> None:

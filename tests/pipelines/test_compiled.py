@@ -8,6 +8,8 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
+from google.protobuf import json_format
+from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec
 
 from nightshift.cluster import ACCOUNT
 from nightshift.cluster.kubeflow import Definition
@@ -74,6 +76,40 @@ def test_with_trainjobs_the_training_step_alone_is_a_light_one_that_may_take_a_d
     before = usual.pop("training")
     assert (step.command, step.retry, step.environment) == (before.command, before.retry, before.environment)
     assert tasks == usual
+
+
+@pytest.mark.slow
+def test_with_feature_shards_kubeflow_and_the_other_engines_run_a_step_for_each_before_the_features(
+    compiled: Compile, tmp_path: Path
+) -> None:
+    files = {path.stem: path for path in compiled(replace(AWS, feature_shards=2), tmp_path)}
+    for name in ("training", "scoring", "monitoring", "release"):
+        pipeline, usual = ir.load(files.pop(name)), arguments.load_compiled(name, "aws")
+        tasks, before = ({task.name: task for task in one.tasks} for one in (pipeline, usual))
+
+        shards, features, alone = [tasks.pop(f"features-shard-{n}") for n in range(2)], tasks["features"], "features"
+        assert features.needs == ("features-shard-0", "features-shard-1", "ingestion")
+        for shard in shards:
+            assert (shard.loop, shard.needs, shard.outputs) == ("features-shard", ("ingestion",), features.outputs)
+            placed = [(t.image, t.resources, t.kubernetes, t.retry, t.environment) for t in (shard, before[alone])]
+            assert placed[0] == placed[1]
+        assert tasks == before | {alone: replace(before[alone], needs=features.needs, collected=features.collected)}
+        check_on_kubeflow(pipeline, {"--shard": ["0", "1"], "--shards": ["2", "2"]})
+    for name, path in files.items():
+        assert ir.load(path) == arguments.load_compiled(name, "aws")
+
+
+def check_on_kubeflow(pipeline: ir.Pipeline, flags: dict[str, list[str]]) -> None:
+    """Read a pipeline by Kubeflow's own schema, and see that its steps are given these flags."""
+    json_format.ParseDict(pipeline.documents[0], PipelineSpec())
+    whole = Definition.read(pipeline.yaml).fields["pipeline_spec"]
+    facts = spec.RunFacts(pipeline.name, "run", "the-run", dict.fromkeys(pipeline.parameters, "given"), "s3://bucket/x")
+    walked = [(task, inputs, spec.command(task, inputs)) for task, inputs in spec.walked(whole, facts)]
+    for flag, values in flags.items():
+        assert [words[words.index(flag) + 1] for _, _, words in walked if flag in words] == values
+    (inputs,) = [inputs["inputs"]["artifacts"] for task, inputs, _ in walked if task.name == "features"]
+    assert [artifact["name"] for artifact in inputs["computed"]["artifacts"]] == ["features", "features"]
+    assert len({artifact["uri"] for artifact in inputs["computed"]["artifacts"]}) == 2
 
 
 @pytest.mark.parametrize("name", sorted(set(PIPELINES) - {"nightly"}))

@@ -1,5 +1,6 @@
 """The reader of compiled pipelines."""
 
+import json
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -168,9 +169,76 @@ def conditional(flag: str = "x") -> None:
         shell(script="true")
 
 
+@dsl.container_component
+def numbered(number: int, taken: dsl.Input[dsl.Artifact], output: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="alpine:3", command=["sh"], args=[number, taken.uri, output.uri])
+
+
+@dsl.container_component
+def collect(taken: dsl.Input[list[dsl.Artifact]]) -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="alpine:3", command=["cat"], args=[dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER])
+
+
+def counting() -> None:
+    first = write(text="a")
+    with dsl.ParallelFor([*range(11)]) as number:
+        step = numbered(number=number, taken=first.output).set_retry(3, "5s", 1.5)
+    collect(taken=dsl.Collected(step.output))
+
+
+def test_a_loop_over_numbers_is_its_step_once_for_each_and_what_collects_them_takes_all(tmp_path: Path) -> None:
+    pipeline = compiled(counting, tmp_path)
+    first, *steps, last = pipeline.tasks
+
+    names = [f"numbered-{number}" for number in range(11)]
+    assert [step.name for step in steps] == names
+    assert [step.parameters["number"] for step in steps] == [("NUMBER_INTEGER", ir.Constant(n)) for n in range(11)]
+    alike = {(step.loop, step.needs, step.retry, step.artifacts["taken"]) for step in steps}
+    assert alike == {("numbered", ("write",), ir.Retry(3, 5.0, 1.5), ir.ArtifactRef("write", "output"))}
+    assert (first.loop, last.loop, last.needs, last.artifacts) == ("", "", tuple(names), {})
+    assert last.collected == {"taken": tuple(ir.ArtifactRef(name, "output") for name in names)}
+    inputs = json.loads(Commands("/runs/first", {}).argv(last)[-1])["inputs"]["artifacts"]["taken"]["artifacts"]
+    assert [artifact["uri"] for artifact in inputs] == [f"/runs/first/{name}/output" for name in names]
+
+
 def looping() -> None:
     with dsl.ParallelFor(["a", "b"]) as item:
         shell(script=item)
+
+
+def skipping() -> None:
+    first = write(text="a")
+    with dsl.ParallelFor([1, 2]) as number:
+        numbered(number=number, taken=first.output)
+
+
+def bounded() -> None:
+    first = write(text="a")
+    with dsl.ParallelFor([0, 1], parallelism=1) as number:
+        numbered(number=number, taken=first.output)
+
+
+def chained() -> None:
+    first = write(text="a")
+    with dsl.ParallelFor([0, 1]) as number:
+        copy(taken=numbered(number=number, taken=first.output).output)
+
+
+def nested() -> None:
+    first = write(text="a")
+    with dsl.ParallelFor([0, 1]), dsl.ParallelFor([0, 1]) as number:
+        numbered(number=number, taken=first.output)
+
+
+def conditional_inside(flag: str = "x") -> None:
+    with dsl.ParallelFor([0, 1]) as number, dsl.If(number == 1):
+        shell(script=flag)
+
+
+def of_a_parameter(numbers: list = [0, 1]) -> None:  # noqa: B006
+    first = write(text="a")
+    with dsl.ParallelFor(numbers) as number:
+        numbered(number=number, taken=first.output)
 
 
 def exiting() -> None:
@@ -195,7 +263,7 @@ def jinja() -> None:
     ("function", "feature"),
     [
         (conditional, "condition"),
-        (looping, "loop"),
+        *((loop, "loop") for loop in (looping, skipping, bounded, chained, nested, conditional_inside, of_a_parameter)),
         (exiting, "ExitHandler|nested"),
         (forgiving, "ignore_upstream_failure"),
         (importing, "importer"),

@@ -1,5 +1,6 @@
 """What the features step asks: what models take of events."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,6 +8,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nightshift.config import Config
+from nightshift.contracts.shards import FeatureShard
 from nightshift.contracts.tables import Partition, Table
 
 if TYPE_CHECKING:
@@ -63,6 +65,23 @@ class DailyFeatures(ABC):
     @abstractmethod
     def write(self, missing: dict[date, str]) -> dict[date, Partition]:
         """Make and write the partitions of missing days, given by their URIs."""
+
+    def write_shard(self, missing: dict[date, str], number: int, count: int) -> FeatureShard:
+        """Make a shard's part of what `join` needs: by default the partitions of some consecutive days.
+
+        Args:
+            missing: day -> URI of its partition; may be empty.
+            number: of the shard, from 0.
+            count: of all shards, which may run at the same time.
+        """
+        days, size = sorted(missing), math.ceil(len(missing) / count)
+        if own := {day: missing[day] for day in days[number * size : (number + 1) * size]}:
+            self.write(own)
+        return FeatureShard(missing=missing)
+
+    def join(self, missing: dict[date, str], shards: Sequence[FeatureShard]) -> dict[date, Partition]:
+        """Make and write the partitions of the days that are missing still, and remove what the shards have left."""
+        return self.write(missing) if missing else {}
 
     @abstractmethod
     def details(self, parts: list[Partition]) -> FeatureDetails:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, BaseOperator, DeadlineAlert, SyncCallback
+from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 from pipelines import arguments, ir
 from pipelines.engines.airflow import operators
@@ -19,7 +20,7 @@ from pipelines.engines.airflow.operators.context import AirflowSettings, Renderi
 
 GPU_POOL = "gpu"  # one for all use cases, on purpose: its slots are the cluster's GPUs, whoever takes them
 
-Operators = dict[str, BaseOperator]  # by the step's name
+Operators = dict[str, BaseOperator | MappedOperator]  # by the step's name
 
 
 @contextmanager
@@ -67,23 +68,31 @@ def common(settings: AirflowSettings) -> dict[str, Any]:
     }
 
 
-def steps(rendering: Rendering) -> dict[str, BaseOperator]:
-    """Make a task for each step of a pipeline, in the order and with the retries of the compiled YAML."""
-    tasks: dict[str, BaseOperator] = {}
+def steps(rendering: Rendering) -> Operators:
+    """Make a task for each step of a pipeline, in the order and with the retries of the compiled YAML.
+
+    The steps of a loop are one mapped task, by the name they have in common.
+    """
+    ids = {step.name: step.loop or step.name for step in rendering.pipeline.tasks}
+    alike: dict[str, list[ir.PipelineTask]] = {}
     for step in rendering.pipeline.tasks:
-        tasks[step.name] = operators.make_step_operator(step, template_argv(step), rendering, **_common(step))
-        tasks[step.name].set_upstream([tasks[need] for need in step.needs])
+        alike.setdefault(ids[step.name], []).append(step)
+    tasks: Operators = {}
+    for task_id, (step, *others) in alike.items():
+        tasks[task_id] = operators.make_step_operator([step, *others], template_argv(step), rendering, **_common(step))
+        tasks[task_id].set_upstream([tasks[need] for need in dict.fromkeys(ids[need] for need in step.needs)])
     return tasks
 
 
 def template_argv(step: ir.PipelineTask) -> list[str]:
     """Return a step's command line with Jinja in the place of values; see `Rendering.fill`."""
-    return ir.argv(step, lambda kind, name: f"{{{{ fill({step.name!r}, {kind!r}, {name!r}) }}}}")
+    name = f"{step.loop + '-'!r} ~ ti.map_index" if step.loop else repr(step.name)
+    return ir.argv(step, lambda kind, key: f"{{{{ fill({name}, {kind!r}, {key!r}) }}}}")
 
 
 def _common(step: ir.PipelineTask) -> dict[str, Any]:
     return {
-        "task_id": step.name,
+        "task_id": step.loop or step.name,
         "retries": step.retry.count,
         "retry_delay": timedelta(seconds=step.retry.seconds),
         "retry_exponential_backoff": step.retry.factor,

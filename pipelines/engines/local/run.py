@@ -14,6 +14,7 @@ import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -207,7 +208,8 @@ class Run:
 
     def _fingerprint(self, task: ir.PipelineTask, command: list[str]) -> str:
         argv = [word for template, word in zip(task.command, command, strict=True) if template != "{{$}}"]
-        hashes = [self._hash(source) for source in task.artifacts.values()]
+        collected = chain.from_iterable(task.collected.values())
+        hashes = [self._hash(source) for source in chain(task.artifacts.values(), collected)]
         return storage.fingerprint([argv, hashes])
 
     def _hashes(self, task: ir.PipelineTask) -> dict[str, str]:

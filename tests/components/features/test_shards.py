@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from components.features.__main__ import body
+from components.features.component import contract
 from nightshift.contracts import tables
+from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UnavailableError, UserError
 from nightshift.tasks.tabular.features import shards, workers, write_days
 from nightshift.tasks.tabular.features.shards import Sizes
@@ -131,6 +134,81 @@ def test_a_try_with_other_workers_or_days_finds_no_piece_of_another_one(tmp_path
     assert len({layout.piece("events", 0, "customer", 0) for layout in layouts}) == 3
     again = shards.divide(work, missing(work), "scratch", 1, Sizes(1000, 1000))
     assert again.piece("events", 0, "customer", 0) == layouts[0].piece("events", 0, "customer", 0)
+
+
+def step(folder: Path, name: str, *more: str, computed: list[str] | None = None) -> Path:
+    """Run the step in this process, and return the manifest that it writes."""
+    words = [*flags(folder), *more, "--features", str(folder / name)]
+    shards_before = {"computed": {"artifacts": [{"uri": str(folder / shard)} for shard in computed or []]}}
+    inputs = json.dumps({"inputs": {"artifacts": shards_before}})
+    body(StepContext(contract.parser().parse_args([*words, "--executor-input", inputs])))
+    return folder / name
+
+
+def fan_out(folder: Path, count: int) -> list[str]:
+    """Run a step for each shard, the last one first, and return the names of their manifests."""
+    numbers = [str(number) for number in reversed(range(count))]
+    return [step(folder, f"shard-{number}", "--shard", number, "--shards", str(count)).name for number in numbers]
+
+
+def left(folder: Path) -> list[Path]:
+    return [*(folder / "lake" / "tiny" / "scratch").glob("*/*/*")]
+
+
+def written(manifest: Path) -> dict[str, str]:
+    return {part.date: part.sha256 for part in tables.read_table(str(manifest)).partitions}
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_shards_that_are_steps_of_their_own_give_the_files_of_one_pass(tmp_path, whole, caplog, count):
+    before = fan_out(tmp_path, count)
+    assert len(left(tmp_path)) > count
+    assert written(step(tmp_path, "features.json", computed=before)) == whole
+    assert not left(tmp_path)
+    assert "this process computes them" not in caplog.text
+
+
+def test_where_what_the_shards_left_is_gone_the_step_that_joins_them_computes_the_same(tmp_path, whole, caplog):
+    before = fan_out(tmp_path, 2)
+    next(piece for piece in left(tmp_path) if piece.name.startswith("windows")).unlink()
+    assert written(step(tmp_path, "features.json", computed=before)) == whole
+    assert "windows that the shards have computed are gone" in caplog.text
+    assert not left(tmp_path)
+
+
+def test_where_another_run_has_written_days_between_two_shards_the_step_that_joins_them_computes_the_rest(
+    tmp_path, whole, caplog
+):
+    first = step(tmp_path, "shard-0", "--shard", "0", "--shards", "2").name
+    day = FEATURES.first
+    own = job(tmp_path, "lake")
+    write_days(own, {day: own.uri(day)}, "unused")
+    second = step(tmp_path, "shard-1", "--shard", "1", "--shards", "2").name
+    assert written(step(tmp_path, "features.json", computed=[first, second])) == whole
+    assert "the shards do not agree on the missing days" in caplog.text
+
+
+@pytest.mark.parametrize("numbers", [("2", "2"), ("-1", "2"), ("x", "2")])
+def test_a_shard_that_is_none_of_them_is_refused(tmp_path, numbers):
+    write_events(tmp_path)
+    with pytest.raises(UserError, match=f"--shard is '{numbers[0]}' with --shards '2'; give a whole number"):
+        step(tmp_path, "shard", "--shard", numbers[0], "--shards", numbers[1])
+
+
+@pytest.mark.slow
+def test_a_step_of_a_shard_or_the_one_that_joins_them_killed_anywhere_leaves_the_same_when_run_again(tmp_path, whole):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.components.features.killing_steps", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    reports = json.loads(done.stdout)
+    assert [report["lost"] + report["orphans"] for report in reports] == [[], [], []]
+    assert min(report["killed"] for report in reports) >= 3
+    assert written(tmp_path / "made" / "features") == whole
 
 
 @pytest.mark.slow

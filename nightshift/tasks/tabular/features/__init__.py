@@ -11,13 +11,14 @@ from nightshift.config.tabular import TableConfig
 from nightshift.contracts import tables
 from nightshift.contracts.online import Replay
 from nightshift.contracts.section import Row, TableBlock, TableColumn
+from nightshift.contracts.shards import FeatureShard
 from nightshift.data.splits import Days, rows_of
 from nightshift.runtime.step import log
 from nightshift.tabular import frames
 from nightshift.tabular.online import sizes
 from nightshift.tasks.base import features as base
 from nightshift.tasks.base.features import FeatureDetails, FeatureSetup
-from nightshift.tasks.tabular.features import core, reuse, workers
+from nightshift.tasks.tabular.features import core, reuse, shards, workers
 from nightshift.tasks.tabular.features.job import ONE_PASS, TableFeatureJob
 
 SHOWN = 5
@@ -41,10 +42,44 @@ class WindowFeatures(base.DailyFeatures):
         return self.job.uri(day)
 
     def write(self, missing: dict[date, str]) -> dict[date, tables.Partition]:
+        self._require_room(missing)
+        return write_days(self.job, missing, self.scratch, self.dask)
+
+    def write_shard(self, missing: dict[date, str], number: int, count: int) -> FeatureShard:
+        """Compute the windows of some entities, and leave them in the scratch folder."""
+        if not missing:
+            return FeatureShard(missing={})
+        self._require_room(missing)
+        shard = FeatureShard(missing=missing, known=reuse.find_columns(self.job, missing))
+        shards.write_part(self._divide(shard, count), number, count)
+        return shard
+
+    def join(self, missing: dict[date, str], made: Sequence[FeatureShard]) -> dict[date, tables.Partition]:
+        """Put the windows that the shards have left beside their events; compute them where that cannot be."""
+        written = self._join(missing, made) if missing else {}
+        shards.remove(self.scratch)
+        return written
+
+    def _join(self, missing: dict[date, str], made: Sequence[FeatureShard]) -> dict[date, tables.Partition]:
+        shard, *others = made
+        # another run may have written days between two shards
+        if any(other != shard for other in others) or not missing.keys() <= shard.missing.keys():
+            log.warning("features: the shards do not agree on the missing days, so this process computes them")
+            return self.write(missing)
+        layout = self._divide(shard, len(made))
+        if not layout.is_computed:
+            log.warning("features: windows that the shards have computed are gone, so this process computes them")
+            return self.write(missing)
+        return shards.join_parts(layout, missing)
+
+    def _divide(self, shard: FeatureShard, count: int) -> shards.Layout:
+        job = replace(self.job, known=shard.known)
+        return shards.divide(job, shard.missing, self.scratch, count, shards.Sizes())
+
+    def _require_room(self, missing: dict[date, str]) -> None:
         last = max(missing)
         events = sum(self.job.rows(self.job.extend_back(Days(last, last))))
         sizes.require_room(self.job.config, sizes.count_least(events, self.job.config.feature_spec))
-        return write_days(self.job, missing, self.scratch, self.dask)
 
     def details(self, parts: list[tables.Partition]) -> FeatureDetails:
         state, replay = write_online(self.job, parts)
@@ -106,8 +141,6 @@ def write_days(
     if not dask and sum(job.rows(job.extend_back(days))) <= at_once:
         features = compute(job, days)
         return {day: job.write(uri, day, features) for day, uri in missing.items()}
-    from nightshift.tasks.tabular.features import shards
-
     with workers.workers(dask, job.device) as pool:
         return shards.write(job, missing, folder, pool)
 

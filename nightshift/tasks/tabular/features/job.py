@@ -1,6 +1,6 @@
 """What the features of every day are made of, and where they lie."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
@@ -75,12 +75,11 @@ class TableFeatureJob:
         """Return how many events each day has."""
         return [self.events.partition(day).rows for day in days]
 
-    def read(self, days: Days) -> "pd.DataFrame":
-        """Read the columns of some days' events that features are made of, in order of time."""
+    def read(self, days: Days, names: Sequence[str] = ()) -> "pd.DataFrame":
+        """Read some days' events in order of time: these columns, or all that features are made of."""
         columns = self.config.columns
-        events: pd.DataFrame = core.in_order(
-            self.events.read(days, [*columns.roles, *columns.numeric, *columns.categorical])
-        )
+        wanted = names or [*columns.roles, *columns.numeric, *columns.categorical]
+        events: pd.DataFrame = core.in_order(self.events.read(days, [*wanted]))
         return events
 
     def write(self, uri: str, day: date, features: "pd.DataFrame") -> tables.Partition:

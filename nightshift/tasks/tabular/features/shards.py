@@ -8,7 +8,7 @@ batches there are changes no bit.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property, partial
@@ -83,6 +83,18 @@ class Layout:
         """Return where a batch's share of a shard lies: `events` before the kernel, `windows` after it."""
         return storage.join(self.folder, self.key, f"{kind}-{batch}-{group}-{shard}.arrow")
 
+    @property
+    def is_computed(self) -> bool:
+        """Whether the windows of all shards are there."""
+        batches = [number for number, batch in enumerate(self.batches) if batch.missing]
+        pieces = product(["windows"], batches, range(len(self.groups)), range(self.shards))
+        there = set(storage.names(storage.join(self.folder, self.key)))
+        return all(self.piece(*piece).rpartition("/")[2] in there for piece in pieces)
+
+    def describe(self, by: str) -> None:
+        """Log how the work is divided, and among whom."""
+        log.info("features: %d batches of days, %d shards an entity, %s", len(self.batches), self.shards, by)
+
     @cached_property
     def key(self) -> str:
         """What tells these pieces from those of a try with other batches or shards, whose workers may still write."""
@@ -104,9 +116,7 @@ def write(
     """
     layout = divide(job, missing, folder, workers.count, sizes or Sizes())
     numbers = range(len(layout.batches))
-    log.info(
-        "features: %d batches of days, %d shards an entity, %d workers", len(numbers), layout.shards, workers.count
-    )
+    layout.describe(f"{workers.count} workers")
     try:
         workers.run(partial(split, layout), numbers)
         log.info("features: the events are in their shards")
@@ -114,8 +124,31 @@ def write(
         log.info("features: the windows of all shards are computed")
         written = workers.run(partial(join, layout), [number for number in numbers if layout.batches[number].missing])
     finally:
-        _remove(folder)
+        remove(folder)
     return {date.fromisoformat(part.date): part for parts in written for part in parts}
+
+
+def write_part(layout: Layout, number: int, count: int) -> None:
+    """Compute the windows of a part of the shards, for which each part reads the events itself.
+
+    Args:
+        layout: the same for every part.
+        number: of the part, from 0.
+        count: of all parts.
+    """
+    own = range(number, layout.shards, count)
+    layout.describe(f"part {number + 1} of {count}")
+    for batch in range(len(layout.batches)):
+        split(layout, batch, own)
+    for which in product(range(len(layout.groups)), own):
+        compute(layout, which)
+
+
+def join_parts(layout: Layout, missing: Mapping[date, str]) -> dict[date, Partition]:
+    """Write the days that are missing still, once all parts are there."""
+    numbers = [number for number, batch in enumerate(layout.batches) if missing.keys() & batch.missing.keys()]
+    written = [part for number in numbers for part in join(layout, number)]
+    return {day: part for part in written if (day := date.fromisoformat(part.date)) in missing}
 
 
 def divide(job: TableFeatureJob, missing: Mapping[date, str], folder: str, workers: int, sizes: Sizes) -> Layout:
@@ -130,16 +163,17 @@ def divide(job: TableFeatureJob, missing: Mapping[date, str], folder: str, worke
     return Layout(job, folder, batches, max(math.ceil(sum(rows) / sizes.shard), workers))
 
 
-def split(layout: Layout, number: int) -> None:
-    """Leave what each shard needs of a batch's events."""
-    events = layout.job.read(layout.batches[number].days)
+def split(layout: Layout, number: int, own: Sequence[int] | None = None) -> None:
+    """Leave what each shard, or each of one's own, needs of a batch's events."""
+    needed = {column for group in layout.groups for column in group.columns}
+    events = layout.job.read(layout.batches[number].days, sorted({"event_id", "event_time", *needed}))
     for position, group in enumerate(layout.groups):
         shards = _shards(events[[*group.entity]], layout.shards)
         order = np.argsort(shards, kind="stable")
         ends = np.searchsorted(shards[order], np.arange(layout.shards + 1))
-        needed = events[["event_time", *group.columns]].assign(row=np.arange(len(events), dtype="uint32"))
-        ordered = needed.take(order)
-        for shard in range(layout.shards):
+        columns = events[["event_time", *group.columns]].assign(row=np.arange(len(events), dtype="uint32"))
+        ordered = columns.take(order)
+        for shard in range(layout.shards) if own is None else own:
             _put(layout.piece("events", number, position, shard), ordered.iloc[ends[shard] : ends[shard + 1]])
 
 
@@ -169,7 +203,7 @@ def join(layout: Layout, number: int) -> list[Partition]:
     return [job.write(uri, day, features) for day, uri in batch.missing.items()]
 
 
-def _remove(folder: str) -> None:
+def remove(folder: str) -> None:
     """Remove a folder, as far as that is possible: what else went wrong is what has to be said."""
     try:
         storage.remove_folder(folder)

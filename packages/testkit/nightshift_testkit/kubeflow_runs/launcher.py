@@ -38,7 +38,7 @@ def main(words: list[str]) -> None:
 
 def _artifacts(artifacts: Json) -> Iterator[Json]:
     for entry in artifacts.values():
-        yield entry["artifacts"][0]
+        yield from entry["artifacts"]
 
 
 def _local(uri: str) -> Path:

@@ -10,6 +10,7 @@ from typing import Any
 Json = dict[str, Any]
 PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
 TASK = {"cachingOptions", "componentRef", "dependentTasks", "inputs", "retryPolicy", "taskInfo"}
+LOOP = {"componentRef", "dependentTasks", "inputs", "parameterIterator", "taskInfo"}
 COMPONENT = {"executorLabel", "inputDefinitions", "outputDefinitions"}
 
 
@@ -50,13 +51,65 @@ def tasks(whole: Json) -> dict[str, TaskNode]:
     platform = whole.get("platform_spec", {}).get("platforms", {}).get("kubernetes", {})
     options = platform.get("deploymentSpec", {}).get("executors", {})
     by_name = {}
-    for name, node in spec["root"]["dag"]["tasks"].items():
+    for name, node in _nodes(spec).items():
         component = spec["components"][node["componentRef"]["name"]]
         assert set(node) <= TASK and set(component) <= COMPONENT, (name, set(node), set(component))
         label = component["executorLabel"]
         container = spec["deploymentSpec"]["executors"][label]["container"]
         by_name[name] = TaskNode(name, node, component, container, options.get(label, {}))
     return by_name
+
+
+def _nodes(spec: Json) -> dict[str, Json]:
+    """The nodes of the graph, those in a loop over fixed values once for each value, as Kubeflow's drivers make them."""
+    nodes: dict[str, Json] = {}
+    made: dict[str, list[str]] = {}
+    collected: dict[tuple[str, str], list[Json]] = {}
+    for name, node in spec["root"]["dag"]["tasks"].items():
+        dag = spec["components"][node["componentRef"]["name"]].get("dag")
+        if not dag:
+            nodes[name] = node
+            continue
+        iterations = _iterations(name, node, dag)
+        made[name] = list(iterations)
+        nodes |= iterations
+        for output, selected in dag.get("outputs", {}).get("artifacts", {}).items():
+            (source,) = selected["artifactSelectors"]
+            key = source["outputArtifactKey"]
+            collected[name, output] = [{"producerTask": task, "outputArtifactKey": key} for task in iterations]
+    return {name: _outside(node, made, collected) for name, node in nodes.items()}
+
+
+def _iterations(name: str, node: Json, dag: Json) -> dict[str, Json]:
+    assert set(node) <= LOOP, (name, set(node))
+    ((inner, step),) = dag["tasks"].items()
+    iterator, given = node["parameterIterator"], node["inputs"]
+    iterations = {}
+    for number, value in enumerate(json.loads(iterator["items"]["raw"])):
+        parameters = given["parameters"] | {iterator["itemInput"]: {"runtimeValue": {"constant": value}}}
+        inputs = {
+            "parameters": {
+                key: parameters[source["componentInputParameter"]] if "componentInputParameter" in source else source
+                for key, source in step["inputs"]["parameters"].items()
+            },
+            "artifacts": {
+                key: given["artifacts"][source["componentInputArtifact"]]
+                for key, source in step["inputs"]["artifacts"].items()
+            },
+        }
+        iterations[f"{inner}-{number}"] = step | {"inputs": inputs, "dependentTasks": node["dependentTasks"]}
+    return iterations
+
+
+def _outside(node: Json, made: dict[str, list[str]], collected: dict[tuple[str, str], list[Json]]) -> Json:
+    """A node with what stands for loops among those it needs, and among its inputs."""
+    needs = [task for need in node.get("dependentTasks", []) for task in made.get(need, [need])]
+    inputs, artifacts = node.get("inputs", {}), {}
+    for key, source in inputs.get("artifacts", {}).items():
+        output = source["taskOutputArtifact"]
+        many = collected.get((output["producerTask"], output["outputArtifactKey"]))
+        artifacts[key] = {"collected": many} if many else source
+    return node | {"dependentTasks": needs, "inputs": inputs | {"artifacts": artifacts}}
 
 
 def parameters(whole: Json, overrides: Json) -> Json:
@@ -70,9 +123,14 @@ def executor_input(task: TaskNode, facts: RunFacts, before: Mapping[str, Json], 
     """What a task is given (`artifacts` holds the artifacts of those before it), and what it is to leave behind."""
     inputs = task.node.get("inputs", {})
     values = {name: _value(source, facts) for name, source in inputs.get("parameters", {}).items()}
-    sources = {name: source["taskOutputArtifact"] for name, source in inputs.get("artifacts", {}).items()}
-    artifacts = {name: before[source["producerTask"]][source["outputArtifactKey"]] for name, source in sources.items()}
+    artifacts = {name: _artifacts(source, before) for name, source in inputs.get("artifacts", {}).items()}
     return {"inputs": {"parameterValues": values, "artifacts": artifacts}, "outputs": _outputs(task, facts, salt)}
+
+
+def _artifacts(source: Json, before: Mapping[str, Json]) -> Json:
+    sources = source.get("collected") or [source["taskOutputArtifact"]]
+    entries = [before[output["producerTask"]][output["outputArtifactKey"]] for output in sources]
+    return {"artifacts": [artifact for entry in entries for artifact in entry["artifacts"]]}
 
 
 def walked(whole: Json, facts: RunFacts) -> Iterator[tuple[TaskNode, Json]]:

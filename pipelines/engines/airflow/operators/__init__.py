@@ -6,23 +6,37 @@ An operator is imported where it is chosen: the Kubernetes provider takes half a
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from airflow.sdk import BaseOperator
+    from airflow.sdk.definitions.mappedoperator import MappedOperator
 
     from pipelines import ir
     from pipelines.engines.airflow.operators.context import Rendering
 
 
 def make_step_operator(
-    step: "ir.PipelineTask", argv: list[str], rendering: "Rendering", **options: Any
-) -> "BaseOperator":
-    """Return the task of a step: a process here, a pod on a cluster; `options` are those of any task."""
+    steps: "Sequence[ir.PipelineTask]", argv: list[str], rendering: "Rendering", **options: Any
+) -> "BaseOperator | MappedOperator":
+    """Return the task of a step: a process here, a pod on a cluster.
+
+    Args:
+        steps: the step, or all of a loop, which are one mapped task.
+        argv: the command line, with Jinja in the place of values.
+        rendering: of the pipeline.
+        options: those of any task.
+    """
+    kind: Any
     if rendering.settings.is_cluster:
-        from pipelines.engines.airflow.operators.kubernetes import pod
+        from pipelines.engines.airflow.operators.kubernetes import PodOperator, place
 
-        return pod(step, argv, rendering, **options)
-    from pipelines.engines.airflow.operators.process import StepOperator
+        kind, own = PodOperator, {"cmds": argv, **place(steps[0], rendering)}
+    else:
+        from pipelines.engines.airflow.operators.process import StepOperator
 
-    return StepOperator(step=step, argv=argv, rendering=rendering, **options)
+        kind, own = StepOperator, {"argv": argv, "steps": steps}
+    options |= {"rendering": rendering, **own}
+    return kind.partial(**options).expand(number=[*range(len(steps))]) if steps[0].loop else kind(**options)
 
 
 def make_run_operator(rendering: "Rendering") -> "BaseOperator":

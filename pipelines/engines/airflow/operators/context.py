@@ -149,7 +149,13 @@ class Rendering:
             raise AirflowFailException(str(error)) from None
         run = run_name(self.pipeline, arguments, _slug(context["dag_run"].run_id))
         root = storage.join(self.settings.state["runs"], run)
-        return Commands(root, arguments, partial(_pull_metadata, context) if self.settings.is_cluster else None)
+        return Commands(root, arguments, partial(self._pull_metadata, context) if self.settings.is_cluster else None)
+
+    def _pull_metadata(self, context: Any, step: str) -> dict[str, Any]:
+        """Return the metadata that a step's pod wrote at its end; see `kubernetes.PodOperator`."""
+        (task,) = [task for task in self.pipeline.tasks if task.name == step]
+        mapped = {"map_indexes": int(step.removeprefix(f"{task.loop}-"))} if task.loop else {}
+        return context["ti"].xcom_pull(task_ids=task.loop or step, **mapped) or {}
 
     def _arguments(self, context: Any) -> dict[str, Any]:
         check_form(context)
@@ -182,11 +188,6 @@ def logical_date(context: Any) -> str:
     run = context["dag_run"]
     date = context["params"].get("date") or run.partition_key
     return str(parse_date(date) if date else last_complete_day(run.logical_date or run.run_after))
-
-
-def _pull_metadata(context: Any, step: str) -> dict[str, Any]:
-    """Return the metadata that a step's pod wrote at its end; see `kubernetes.PodOperator`."""
-    return context["ti"].xcom_pull(task_ids=step) or {}
 
 
 def _slug(run_id: str) -> str:

@@ -58,7 +58,8 @@ class PodOperator(KubernetesPodOperator):
     preemptions = PREEMPTIONS
     quota_seconds = 30.0
 
-    def __init__(self, *, rendering: Rendering, **options: Any) -> None:
+    def __init__(self, *, rendering: Rendering, number: int = 0, **options: Any) -> None:
+        """Make the task of a step, or of one of a loop by its number, which in a pod only the command line differs in."""
         super().__init__(**options)
         self.rendering = rendering
         self.links = TEMPLATES
@@ -135,27 +136,18 @@ class PodOperator(KubernetesPodOperator):
             return None
 
 
-def pod(step: ir.PipelineTask, argv: list[str], rendering: Rendering, **options: Any) -> PodOperator:
-    """Return a step's task.
-
-    Args:
-        step: the step.
-        argv: its command line, with Jinja in the place of values.
-        rendering: of the pipeline.
-        options: of any task.
-    """
+def place(step: ir.PipelineTask, rendering: Rendering) -> dict[str, Any]:
+    """Return what a step's pod gets, as options of its task."""
     settings = step.kubernetes
     annotations = settings.get("podMetadata", {}).get("annotations", {})
     account = annotations.get(ACCOUNT)
-    return PodOperator(
-        rendering=rendering,
-        name=f"{rendering.pipeline.name}-{step.name}",
+    return dict(
+        name=f"{rendering.pipeline.name}-{step.loop or step.name}",
         namespace=rendering.settings.namespace,
         service_account_name=account or SERVICE_ACCOUNT,
         # a step that asks nothing of Kubernetes gets no token for it
         automount_service_account_token=bool(account),
         image=step.image,
-        cmds=argv,
         env_vars=step.environment | {MESSAGE: MESSAGE_PATH},
         labels=LABELS | settings.get("podMetadata", {}).get("labels", {}),
         container_resources=_resources(step.resources),
@@ -180,7 +172,6 @@ def pod(step: ir.PipelineTask, argv: list[str], rendering: Rendering, **options:
         # a failure writes no message, so the end of its log is kept; the pod's specification would bury it
         termination_message_policy="FallbackToLogsOnError",
         log_pod_spec_on_failure=False,
-        **options,
     )
 
 

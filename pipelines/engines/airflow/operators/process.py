@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -29,9 +30,20 @@ class StepOperator(BaseOperator):
     template_fields = ("argv", "links")
     operator_extra_links = (REPORT, MODEL)
 
-    def __init__(self, *, step: ir.PipelineTask, argv: list[str], rendering: Rendering, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        steps: Sequence[ir.PipelineTask],
+        argv: list[str],
+        rendering: Rendering,
+        number: int = 0,
+        **options: Any,
+    ) -> None:
+        """Make the task of one of some steps that differ in a number alone."""
+        step = steps[number]
         seconds = int(step.kubernetes.get("activeDeadlineSeconds", 0))  # a pod counts them itself, once it has a node
-        super().__init__(execution_timeout=timedelta(seconds=seconds) if seconds else None, **options)
+        # a mapped task has one already, Airflow's default
+        super().__init__(**options | {"execution_timeout": timedelta(seconds=seconds) if seconds else None})
         self.step = replace(step, retry=ir.Retry())  # Airflow's own
         self.argv = argv
         self.links = TEMPLATES
