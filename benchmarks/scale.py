@@ -68,7 +68,7 @@ class StepCase:
     def lake(self) -> Path:
         return self.folder / self.name.replace(" ", "-")
 
-    def command(self) -> list[str]:
+    def command(self, *more: str) -> list[str]:
         values = {
             "config": json.dumps(CONFIG),
             "date": str(DATE),
@@ -80,17 +80,24 @@ class StepCase:
             "features": str(self.lake / "features.json"),
         }
         flags = [word for name, value in values.items() for word in (f"--{name}", value)]
-        return [sys.executable, "-m", "components.features", *flags]
+        return [sys.executable, "-m", "components.features", *flags, *more]
+
+    def clear(self) -> float:
+        """Remove what another time has left, and return the time."""
+        storage.remove_folder(str(self.lake))
+        self.lake.mkdir()
+        return time.monotonic()
 
     def run(self) -> Ended:
         """Run the step: seconds until the last day was written, all seconds, CPU seconds, peak, the files' hash."""
-        storage.remove_folder(str(self.lake))
-        self.lake.mkdir()
-        started = time.monotonic()
-        process = subprocess.Popen(self.command(), stderr=subprocess.DEVNULL)
+        return self.finish(self.clear())
+
+    def finish(self, started: float, *more: str) -> Ended:
+        """Run the step that began, by itself or by others before it, at a time."""
+        process = subprocess.Popen(self.command(*more), stderr=subprocess.DEVNULL)
         written, (_, status, usage) = self._wait(process.pid)
         process.returncode = os.waitstatus_to_exitcode(status)
-        assert process.returncode == 0, f"{self.name} failed; run {self.command()}"
+        assert process.returncode == 0, f"{self.name} failed; run {self.command(*more)}"
         table = tables.read_table(str(self.lake / "features.json"))
         return {
             "case": self.name,

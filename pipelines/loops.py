@@ -1,6 +1,6 @@
 """The one loop that all engines run: a step once for each number below a fixed one, `dsl.ParallelFor([*range(n)])`.
 
-Its steps are put in its place, so that nobody else has to know loops. Any other loop stays as it is: `ir.py` refuses it.
+Its steps are put in its place, so that nobody else has to know loops. Any other loop stays, and `ir.py` refuses it.
 """
 
 import json
@@ -27,14 +27,9 @@ class Loop:
     step: str
 
     @property
-    def count(self) -> int:
-        """How often the step runs."""
-        return len(json.loads(self.task["parameterIterator"]["items"]["raw"]))
-
-    @property
     def names(self) -> list[str]:
         """What the step is called each time."""
-        return [f"{self.step}-{number}" for number in range(self.count)]
+        return [f"{self.step}-{number}" for number in json.loads(self.task["parameterIterator"]["items"]["raw"])]
 
     def steps(self) -> dict[str, Json]:
         """Return the step once for each number, as if it stood outside."""
@@ -50,17 +45,9 @@ class Loop:
     def _inputs(self, number: int) -> Json:
         outside, inside = self.task.get("inputs", {}), self.dag["tasks"][self.step].get("inputs", {})
         item = {self.task["parameterIterator"]["itemInput"]: {"runtimeValue": {"constant": number}}}
-        values, artifacts = outside.get("parameters", {}) | item, outside.get("artifacts", {})
-        return {
-            "parameters": {
-                key: values.get(source.get("componentInputParameter"), source)
-                for key, source in inside.get("parameters", {}).items()
-            },
-            "artifacts": {
-                key: artifacts.get(source.get("componentInputArtifact"), source)
-                for key, source in inside.get("artifacts", {}).items()
-            },
-        }
+        given = outside | {"parameters": outside.get("parameters", {}) | item}
+        keys = {"parameters": "componentInputParameter", "artifacts": "componentInputArtifact"}
+        return {kind: _bind(inside.get(kind, {}), key, given.get(kind, {})) for kind, key in keys.items()}
 
 
 def unroll(tasks: dict[str, Json], components: dict[str, Json]) -> dict[str, Json]:
@@ -78,14 +65,13 @@ def _read(task: Json, components: dict[str, Json]) -> Loop | None:
     if len(dag.get("tasks", {})) != 1 or not set(task) <= TASK or not _is_range(task.get("parameterIterator", {})):
         return None
     ((name, step),) = dag["tasks"].items()
-    inside = "dependentTasks" not in step and "executorLabel" in components[step["componentRef"]["name"]]
-    outputs = dag.get("outputs", {})
-    selected = [output.get("artifactSelectors", []) for output in outputs.get("artifacts", {}).values()]
-    return Loop(task, dag, name) if inside and set(outputs) <= {"artifacts"} and _are_single(selected) else None
+    is_step = "dependentTasks" not in step and "executorLabel" in components[step["componentRef"]["name"]]
+    return Loop(task, dag, name) if is_step and set(dag.get("outputs", {})) <= {"artifacts"} else None
 
 
-def _are_single(selected: list[Json]) -> bool:
-    return all(len(sources) == 1 for sources in selected)
+def _bind(sources: Json, key: str, given: Json) -> Json:
+    """Return the sources of a step's inputs as the graph outside of its loop has them."""
+    return {name: given.get(source.get(key), source) for name, source in sources.items()}
 
 
 def _is_range(iterator: Json) -> bool:
@@ -97,10 +83,7 @@ def _collect(task: Json, loops: dict[str, Loop]) -> Json:
     """Return a task that needs, and takes, what stands in the place of loops."""
     inputs = task.get("inputs", {})
     artifacts = {key: _follow(source, loops) for key, source in inputs.get("artifacts", {}).items()}
-    return task | {
-        "dependentTasks": [*_needs(task, loops)],
-        "inputs": inputs | {"artifacts": artifacts},
-    }
+    return task | {"dependentTasks": [*_needs(task, loops)], "inputs": inputs | {"artifacts": artifacts}}
 
 
 def _needs(task: Json, loops: dict[str, Loop]) -> Iterator[str]:

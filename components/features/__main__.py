@@ -8,8 +8,8 @@ from typing import Any
 from components.features import component, section
 from nightshift import storage, tasks
 from nightshift.contracts import tables
+from nightshift.contracts.feature_shard import FeatureShard
 from nightshift.contracts.section import write_section
-from nightshift.contracts.shards import FeatureShard
 from nightshift.contracts.tables import Partition
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UserError

@@ -21,6 +21,7 @@ from nightshift.contracts.browsing import (
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.evaluation import ClassEvaluation, Evaluation, NumberEvaluation
+from nightshift.contracts.feature_shard import FeatureShard
 from nightshift.contracts.health import HealthReport
 from nightshift.contracts.listings import (
     BackfillReport,
@@ -57,6 +58,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "drift_history": DriftHistory,
     "classes_evaluation": ClassEvaluation,
     "evaluation": Evaluation,
+    "feature_shard": FeatureShard,
     "health_report": HealthReport,
     "launch": Launch,
     "loadtest": LoadTest,

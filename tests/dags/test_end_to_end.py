@@ -103,7 +103,9 @@ def shard_features(folder: Path) -> str:
     """Compile the training with features in two shards, and return the lines by which a file of DAGs takes it."""
     compiled = shutil.copytree(arguments.COMPILED, folder / "compiled")
     subprocess.run([PYTHON, "-c", SHARDED, compiled], check=True, cwd=ROOT)
-    return f"from pathlib import Path\n\nfrom pipelines import arguments\n\narguments.COMPILED = Path({str(compiled)!r})\n"
+    return (
+        f"from pathlib import Path\n\nfrom pipelines import arguments\n\narguments.COMPILED = Path({str(compiled)!r})\n"
+    )
 
 
 @pytest.fixture(scope="module")

@@ -44,9 +44,7 @@ class Sample:
         if numbers:  # of the second step
             path = in_a_loop(path, [*scripts][1], numbers, [*scripts][2])
         self.rendering = context.Rendering(ir.load(path), self.settings)
-        with DAG(
-            "sample", schedule=None, params={"date": None}, user_defined_macros=self.rendering.macros
-        ) as self.dag:
+        with DAG("sample", schedule=None, params={"date": None}, user_defined_macros=self.rendering.macros) as self.dag:
             self.tasks = interpreter.steps(self.rendering)
         run: dict[str, Any] = {"run_id": "one", "run_after": MOMENT, "start_date": MOMENT}
         self.context = of_run(self.dag, **run, params={"date": "2025-06-30"})
@@ -108,7 +106,9 @@ def test_a_loops_steps_are_one_mapped_task_and_the_next_step_is_given_all_they_h
         task.execute(inside)
     sample.execute("third")
 
-    assert [(sample.folder / f"second-{n}/output").read_text() for n in range(2)] == [f"2025-06-30 {n}\n" for n in (0, 1)]
+    assert [(sample.folder / f"second-{n}/output").read_text() for n in range(2)] == [
+        f"2025-06-30 {n}\n" for n in (0, 1)
+    ]
     collected = json.loads((sample.folder / "third/output").read_text())["inputs"]["artifacts"]["all"]["artifacts"]
     assert [artifact["uri"] for artifact in collected] == [f"{sample.folder}/second-{n}/output" for n in range(2)]
     assert sample.record["steps"].keys() == {"second-0", "second-1", "third"}

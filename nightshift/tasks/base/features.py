@@ -8,7 +8,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nightshift.config import Config
-from nightshift.contracts.shards import FeatureShard
+from nightshift.contracts.feature_shard import FeatureShard
 from nightshift.contracts.tables import Partition, Table
 
 if TYPE_CHECKING:

@@ -88,6 +88,14 @@ def test_a_step_that_two_others_read_from_is_counted_once() -> None:
     assert totals.spent == Spent(170.0, pytest.approx(0.17))
 
 
+def test_what_a_steps_own_shards_have_spent_is_added_up_and_what_came_before_them_is_counted_once() -> None:
+    shards = [{"spent": json.dumps({"ingestion": [10.0, 0.0], "features": [seconds, 0.0]})} for seconds in (20.0, 30.0)]
+    collected = {"computed": {"artifacts": [{"metadata": fields} for fields in shards]}}
+
+    before = Account.from_context(context(config(), {"inputs": {"artifacts": collected}}), "features").before
+    assert {name: spent.seconds for name, spent in before.items()} == {"ingestion": 10.0, "features": 50.0}
+
+
 def test_a_machine_nobody_has_priced_costs_an_unknown_amount_not_nothing() -> None:
     totals = account({"spent": json.dumps({"ingestion": [100.0, None]})})
 

@@ -9,9 +9,9 @@ import pandas as pd
 from nightshift import storage
 from nightshift.config.tabular import TableConfig
 from nightshift.contracts import tables
+from nightshift.contracts.feature_shard import FeatureShard
 from nightshift.contracts.online import Replay
 from nightshift.contracts.section import Row, TableBlock, TableColumn
-from nightshift.contracts.shards import FeatureShard
 from nightshift.data.splits import Days, rows_of
 from nightshift.runtime.step import log
 from nightshift.tabular import frames

@@ -61,7 +61,7 @@ def tasks(whole: Json) -> dict[str, TaskNode]:
 
 
 def _nodes(spec: Json) -> dict[str, Json]:
-    """The nodes of the graph, those in a loop over fixed values once for each value, as Kubeflow's drivers make them."""
+    """The nodes of the graph, those in a loop over fixed values once for each, as Kubeflow's drivers make them."""
     nodes: dict[str, Json] = {}
     made: dict[str, list[str]] = {}
     collected: dict[tuple[str, str], list[Json]] = {}

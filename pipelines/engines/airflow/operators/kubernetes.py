@@ -59,7 +59,7 @@ class PodOperator(KubernetesPodOperator):
     quota_seconds = 30.0
 
     def __init__(self, *, rendering: Rendering, number: int = 0, **options: Any) -> None:
-        """Make the task of a step, or of one of a loop by its number, which in a pod only the command line differs in."""
+        """Make the task of a step, or of one in a loop by its number: there only the command line differs."""
         super().__init__(**options)
         self.rendering = rendering
         self.links = TEMPLATES
@@ -141,38 +141,38 @@ def place(step: ir.PipelineTask, rendering: Rendering) -> dict[str, Any]:
     settings = step.kubernetes
     annotations = settings.get("podMetadata", {}).get("annotations", {})
     account = annotations.get(ACCOUNT)
-    return dict(
-        name=f"{rendering.pipeline.name}-{step.loop or step.name}",
-        namespace=rendering.settings.namespace,
-        service_account_name=account or SERVICE_ACCOUNT,
+    return {
+        "name": f"{rendering.pipeline.name}-{step.loop or step.name}",
+        "namespace": rendering.settings.namespace,
+        "service_account_name": account or SERVICE_ACCOUNT,
         # a step that asks nothing of Kubernetes gets no token for it
-        automount_service_account_token=bool(account),
-        image=step.image,
-        env_vars=step.environment | {MESSAGE: MESSAGE_PATH},
-        labels=LABELS | settings.get("podMetadata", {}).get("labels", {}),
-        container_resources=_resources(step.resources),
-        node_selector=settings.get("nodeSelector", {}).get("labels", {}),
-        tolerations=[k8s.V1Toleration(**taint) for taint in settings.get("tolerations", [])],
-        secrets=[_secret(item, key) for item in settings.get("secretAsEnv", []) for key in item["keyToEnv"]],
-        volumes=[*map(_claim, settings.get("pvcMount", [])), *map(_scratch, settings.get("emptyDirMounts", []))],
-        volume_mounts=_mounts(settings),
-        security_context=k8s.V1PodSecurityContext(
+        "automount_service_account_token": bool(account),
+        "image": step.image,
+        "env_vars": step.environment | {MESSAGE: MESSAGE_PATH},
+        "labels": LABELS | settings.get("podMetadata", {}).get("labels", {}),
+        "container_resources": _resources(step.resources),
+        "node_selector": settings.get("nodeSelector", {}).get("labels", {}),
+        "tolerations": [k8s.V1Toleration(**taint) for taint in settings.get("tolerations", [])],
+        "secrets": [_secret(item, key) for item in settings.get("secretAsEnv", []) for key in item["keyToEnv"]],
+        "volumes": [*map(_claim, settings.get("pvcMount", [])), *map(_scratch, settings.get("emptyDirMounts", []))],
+        "volume_mounts": _mounts(settings),
+        "security_context": k8s.V1PodSecurityContext(
             run_as_non_root=True,
             run_as_user=USER,
             run_as_group=USER,
             seccomp_profile=k8s.V1SeccompProfile(type="RuntimeDefault"),
         ),
-        container_security_context=k8s.V1SecurityContext(
+        "container_security_context": k8s.V1SecurityContext(
             allow_privilege_escalation=False, capabilities=k8s.V1Capabilities(drop=["ALL"])
         ),
-        active_deadline_seconds=int(settings.get("activeDeadlineSeconds", 0)) or None,
-        termination_grace_period=int(annotations.get(GRACE, 0)) or None,
-        startup_timeout_seconds=STARTUP_SECONDS,
-        startup_check_interval_seconds=1,
+        "active_deadline_seconds": int(settings.get("activeDeadlineSeconds", 0)) or None,
+        "termination_grace_period": int(annotations.get(GRACE, 0)) or None,
+        "startup_timeout_seconds": STARTUP_SECONDS,
+        "startup_check_interval_seconds": 1,
         # a failure writes no message, so the end of its log is kept; the pod's specification would bury it
-        termination_message_policy="FallbackToLogsOnError",
-        log_pod_spec_on_failure=False,
-    )
+        "termination_message_policy": "FallbackToLogsOnError",
+        "log_pod_spec_on_failure": False,
+    }
 
 
 def _resources(resources: dict[str, Any]) -> k8s.V1ResourceRequirements:
