@@ -64,9 +64,8 @@ def _read(task: Json, components: dict[str, Json]) -> Loop | None:
     dag = components[task["componentRef"]["name"]].get("dag", {})
     if len(dag.get("tasks", {})) != 1 or not set(task) <= TASK or not _is_range(task.get("parameterIterator", {})):
         return None
-    ((name, step),) = dag["tasks"].items()
-    is_step = "dependentTasks" not in step and "executorLabel" in components[step["componentRef"]["name"]]
-    return Loop(task, dag, name) if is_step and set(dag.get("outputs", {})) <= {"artifacts"} else None
+    (name,) = dag["tasks"]
+    return Loop(task, dag, name)
 
 
 def _bind(sources: Json, key: str, given: Json) -> Json:

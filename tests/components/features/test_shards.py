@@ -159,10 +159,21 @@ def written(manifest: Path) -> dict[str, str]:
     return {part.date: part.sha256 for part in tables.read_table(str(manifest)).partitions}
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_shards_that_are_steps_of_their_own_give_the_files_of_one_pass(tmp_path, whole, caplog, count):
-    before = fan_out(tmp_path, count)
-    assert len(left(tmp_path)) > count
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_however_many_parts_the_shards_are_computed_in_the_files_are_those_of_one_pass(tmp_path, whole, parts):
+    work = job(tmp_path, "sharded")
+    layout = shards.divide(work, missing(work), str(tmp_path / "scratch"), parts, Sizes(90, 60))
+    assert layout.shards == 5
+    for number in range(parts):
+        assert not layout.is_computed
+        shards.write_part(layout, number, parts)
+    assert layout.is_computed
+    assert hashes(shards.join_parts(layout, missing(work))) == whole
+
+
+def test_shards_that_are_steps_of_their_own_give_the_files_of_one_pass(tmp_path, whole, caplog):
+    before = fan_out(tmp_path, 2)
+    assert left(tmp_path)
     assert written(step(tmp_path, "features.json", computed=before)) == whole
     assert not left(tmp_path)
     assert "this process computes them" not in caplog.text
