@@ -3,7 +3,6 @@
 from argparse import Namespace
 from dataclasses import replace
 from datetime import date
-from typing import Any
 
 from components.features import component, section
 from nightshift import storage, tasks
@@ -33,7 +32,7 @@ def body(context: StepContext) -> dict[str, float]:
     if getattr(args, "shard", None) is not None:
         daily.write_shard(missing, *read_numbers(args)).write(args.features)
         return {}
-    written = write(daily, missing, args.executor_input)
+    written = write(daily, missing, context.collected("computed"))
     # what a partition says of its columns stays beside it: a manifest is small
     parts = [replace((kept | written)[day], details={}) for day in uris]
     described = daily.details(parts)
@@ -44,11 +43,10 @@ def body(context: StepContext) -> dict[str, float]:
     return {"rows": table.rows, "computed_days": len(written), **described.metrics}
 
 
-def write(daily: DailyFeatures, missing: dict[date, str], executor_input: dict[str, Any]) -> dict[date, Partition]:
-    """Write the missing days, of what the shards before this step have computed where there were some."""
-    computed = executor_input.get("inputs", {}).get("artifacts", {}).get("computed", {}).get("artifacts", [])
+def write(daily: DailyFeatures, missing: dict[date, str], computed: list[str]) -> dict[date, Partition]:
+    """Write the missing days, of what shards have computed if there were some before this step."""
     if computed:
-        return daily.join(missing, [FeatureShard.read(shard["uri"]) for shard in computed])
+        return daily.join(missing, [FeatureShard.read(uri) for uri in computed])
     return daily.write(missing) if missing else {}
 
 

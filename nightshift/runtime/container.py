@@ -2,6 +2,7 @@
 
 from functools import cache
 from inspect import Parameter, Signature
+from types import GenericAlias
 from typing import Any
 
 from kfp import dsl
@@ -48,4 +49,4 @@ def _annotation(field: StepField) -> Any:
     artifact = getattr(dsl, field.type)
     if isinstance(field, StepOutput):
         return dsl.Output[artifact]
-    return dsl.Input[list[artifact] if field.many else artifact]
+    return dsl.Input[GenericAlias(list, artifact) if field.many else artifact]
