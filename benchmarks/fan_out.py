@@ -25,7 +25,7 @@ from nightshift.runtime.memory import peak_memory
 
 
 @dataclass
-class Step:
+class StepProcess:
     """A step under way.
 
     Attributes:
@@ -59,7 +59,7 @@ class Step:
         self.process = subprocess.Popen(self.command, stderr=subprocess.DEVNULL)
 
 
-def finish(steps: Sequence[Step]) -> list[Ended]:
+def finish(steps: Sequence[StepProcess]) -> list[Ended]:
     """Wait for steps that run at the same time, and return what all their tries have cost."""
     left = list(steps)
     while left := [step for step in left if not step.is_done()]:
@@ -76,16 +76,14 @@ def through_steps(name: str, folder: Path, shards: int, kills: bool) -> Ended:
     dooms = [
         partial(written, case, f"scratch/*/*/windows-*-{number}.arrow") if kills else None for number in range(shards)
     ]
-    computing = finish([Step(*step) for step in zip(commands, dooms, strict=True)])
+    computing = finish([StepProcess(*step) for step in zip(commands, dooms, strict=True)])
     artifacts = {"computed": {"artifacts": [{"uri": uri} for uri in manifests]}}
     joining = ("--executor-input", json.dumps({"inputs": {"artifacts": artifacts}}))
     doom = partial(written, case, "features/date=*/*.json") if kills else None
-    joined = finish([Step(case.command(*joining), doom)])
-    seconds = time.monotonic() - started
+    joined = finish([StepProcess(case.command(*joining), doom)])
     ended = case.finish(started, *joining)  # which finds all days, and reads the files' hash
     peaks = sorted(cost["peak"] for cost in computing)[-shards:]
     return ended | {
-        "seconds": seconds,
         "cpu_seconds": sum(cost["cpu_seconds"] for cost in (*computing, *joined)),
         "peak": max(sum(peaks), *(cost["peak"] for cost in joined)),
     }
@@ -102,7 +100,6 @@ def show(rows: Sequence[Ended]) -> None:
         {
             "case": row["case"],
             "events": row["events"],
-            "seconds": round(row["seconds"], 1),
             "CPU seconds": round(row["cpu_seconds"], 1),
             "CPU, ratio": round(row["cpu_seconds"] / rows[0]["cpu_seconds"], 2),
             "peak MB": round(row["peak"] / 1e6),

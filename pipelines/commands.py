@@ -68,10 +68,10 @@ class Commands:
         def artifact(key: str, source: ir.ArtifactRef, metadata: dict[str, Any]) -> dict[str, Any]:
             return {"name": key, "uri": self.uri(source), "metadata": metadata}
 
-        taken = {key: (source,) for key, source in task.artifacts.items()} | task.collected
+        sources_by_input = {key: (source,) for key, source in task.artifacts.items()} | task.collected
         inputs = {
             key: {"artifacts": [artifact(key, source, self.metadata(source)) for source in sources]}
-            for key, sources in taken.items()
+            for key, sources in sources_by_input.items()
         }
         outputs = {key: {"artifacts": [artifact(key, ir.ArtifactRef(task.name, key), {})]} for key in task.outputs}
         values = {key: self._value(source) for key, (_, source) in task.parameters.items()}

@@ -45,9 +45,9 @@ class Loop:
     def _inputs(self, number: int) -> Json:
         outside, inside = self.task.get("inputs", {}), self.dag["tasks"][self.step].get("inputs", {})
         item = {self.task["parameterIterator"]["itemInput"]: {"runtimeValue": {"constant": number}}}
-        given = outside | {"parameters": outside.get("parameters", {}) | item}
+        outer = outside | {"parameters": outside.get("parameters", {}) | item}
         keys = {"parameters": "componentInputParameter", "artifacts": "componentInputArtifact"}
-        return {kind: _bind(inside.get(kind, {}), key, given.get(kind, {})) for kind, key in keys.items()}
+        return {kind: _bind(inside.get(kind, {}), key, outer.get(kind, {})) for kind, key in keys.items()}
 
 
 def unroll(tasks: dict[str, Json], components: dict[str, Json]) -> dict[str, Json]:
@@ -68,9 +68,9 @@ def _read(task: Json, components: dict[str, Json]) -> Loop | None:
     return Loop(task, dag, name)
 
 
-def _bind(sources: Json, key: str, given: Json) -> Json:
+def _bind(sources: Json, key: str, outer: Json) -> Json:
     """Return the sources of a step's inputs as the graph outside of its loop has them."""
-    return {name: given.get(source.get(key), source) for name, source in sources.items()}
+    return {name: outer.get(source.get(key), source) for name, source in sources.items()}
 
 
 def _is_range(iterator: Json) -> bool:

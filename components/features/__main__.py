@@ -32,7 +32,7 @@ def body(context: StepContext) -> dict[str, float]:
     if getattr(args, "shard", None) is not None:
         daily.write_shard(missing, *read_numbers(args)).write(args.features)
         return {}
-    written = write(daily, missing, context.collected("computed"))
+    written = write(daily, missing, context.list_uris("computed"))
     # what a partition says of its columns stays beside it: a manifest is small
     parts = [replace((kept | written)[day], details={}) for day in uris]
     described = daily.details(parts)

@@ -40,7 +40,7 @@ class StepContext:
         """Where to compute; the CPU for a step that leaves no choice."""
         return getattr(self.args, "device", "cpu")
 
-    def collected(self, name: str) -> list[str]:
+    def list_uris(self, name: str) -> list[str]:
         """Return the URIs of an input that is a list; none where the pipeline gives none."""
         inputs = getattr(self.args, "executor_input", {}).get("inputs", {}).get("artifacts", {})
         return [artifact["uri"] for artifact in inputs.get(name, {}).get("artifacts", [])]

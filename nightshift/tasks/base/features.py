@@ -79,7 +79,7 @@ class DailyFeatures(ABC):
             self.write(own)
         return FeatureShard(missing=missing)
 
-    def join(self, missing: dict[date, str], made: Sequence[FeatureShard]) -> dict[date, Partition]:
+    def join(self, missing: dict[date, str], computed: Sequence[FeatureShard]) -> dict[date, Partition]:
         """Make and write the partitions of the days that are missing still, and remove what the shards have left."""
         return self.write(missing) if missing else {}
 

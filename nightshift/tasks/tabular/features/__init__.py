@@ -54,19 +54,19 @@ class WindowFeatures(base.DailyFeatures):
         shards.write_part(self._divide(shard, count), number, count)
         return shard
 
-    def join(self, missing: dict[date, str], made: Sequence[FeatureShard]) -> dict[date, tables.Partition]:
+    def join(self, missing: dict[date, str], computed: Sequence[FeatureShard]) -> dict[date, tables.Partition]:
         """Put the windows that the shards have left beside their events; compute them where that cannot be."""
-        written = self._join(missing, made) if missing else {}
+        written = self._join(missing, computed) if missing else {}
         shards.remove(self.scratch)
         return written
 
-    def _join(self, missing: dict[date, str], made: Sequence[FeatureShard]) -> dict[date, tables.Partition]:
-        shard, *others = made
+    def _join(self, missing: dict[date, str], computed: Sequence[FeatureShard]) -> dict[date, tables.Partition]:
+        shard, *others = computed
         # another run may have written days between two shards
         if any(other != shard for other in others) or not missing.keys() <= shard.missing.keys():
             log.warning("features: the shards do not agree on the missing days, so this process computes them")
             return self.write(missing)
-        layout = self._divide(shard, len(made))
+        layout = self._divide(shard, len(computed))
         if not layout.is_computed:
             log.warning("features: windows that the shards have computed are gone, so this process computes them")
             return self.write(missing)

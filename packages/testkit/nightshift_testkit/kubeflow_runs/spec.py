@@ -63,7 +63,7 @@ def tasks(whole: Json) -> dict[str, TaskNode]:
 def _nodes(spec: Json) -> dict[str, Json]:
     """The nodes of the graph, those in a loop over fixed values once for each, as Kubeflow's drivers make them."""
     nodes: dict[str, Json] = {}
-    made: dict[str, list[str]] = {}
+    tasks_of: dict[str, list[str]] = {}
     collected: dict[tuple[str, str], list[Json]] = {}
     for name, node in spec["root"]["dag"]["tasks"].items():
         dag = spec["components"][node["componentRef"]["name"]].get("dag")
@@ -71,29 +71,29 @@ def _nodes(spec: Json) -> dict[str, Json]:
             nodes[name] = node
             continue
         iterations = _iterations(name, node, dag)
-        made[name] = list(iterations)
+        tasks_of[name] = list(iterations)
         nodes |= iterations
         for output, selected in dag.get("outputs", {}).get("artifacts", {}).items():
             (source,) = selected["artifactSelectors"]
             key = source["outputArtifactKey"]
             collected[name, output] = [{"producerTask": task, "outputArtifactKey": key} for task in iterations]
-    return {name: _outside(node, made, collected) for name, node in nodes.items()}
+    return {name: _outside(node, tasks_of, collected) for name, node in nodes.items()}
 
 
 def _iterations(name: str, node: Json, dag: Json) -> dict[str, Json]:
     assert set(node) <= LOOP, (name, set(node))
     ((inner, step),) = dag["tasks"].items()
-    iterator, given = node["parameterIterator"], node["inputs"]
+    iterator, outer = node["parameterIterator"], node["inputs"]
     iterations = {}
     for number, value in enumerate(json.loads(iterator["items"]["raw"])):
-        parameters = given["parameters"] | {iterator["itemInput"]: {"runtimeValue": {"constant": value}}}
+        parameters = outer["parameters"] | {iterator["itemInput"]: {"runtimeValue": {"constant": value}}}
         inputs = {
             "parameters": {
                 key: parameters[source["componentInputParameter"]] if "componentInputParameter" in source else source
                 for key, source in step["inputs"]["parameters"].items()
             },
             "artifacts": {
-                key: given["artifacts"][source["componentInputArtifact"]]
+                key: outer["artifacts"][source["componentInputArtifact"]]
                 for key, source in step["inputs"]["artifacts"].items()
             },
         }
@@ -101,9 +101,9 @@ def _iterations(name: str, node: Json, dag: Json) -> dict[str, Json]:
     return iterations
 
 
-def _outside(node: Json, made: dict[str, list[str]], collected: dict[tuple[str, str], list[Json]]) -> Json:
+def _outside(node: Json, tasks_of: dict[str, list[str]], collected: dict[tuple[str, str], list[Json]]) -> Json:
     """A node with what stands for loops among those it needs, and among its inputs."""
-    needs = [task for need in node.get("dependentTasks", []) for task in made.get(need, [need])]
+    needs = [task for need in node.get("dependentTasks", []) for task in tasks_of.get(need, [need])]
     inputs, artifacts = node.get("inputs", {}), {}
     for key, source in inputs.get("artifacts", {}).items():
         output = source["taskOutputArtifact"]

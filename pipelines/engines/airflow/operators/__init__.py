@@ -28,9 +28,9 @@ def make_step_operator(
     """
     kind: Any
     if rendering.settings.is_cluster:
-        from pipelines.engines.airflow.operators.kubernetes import PodOperator, place
+        from pipelines.engines.airflow.operators.kubernetes import PodOperator, place_pod
 
-        kind, own = PodOperator, {"cmds": argv, **place(steps[0], rendering)}
+        kind, own = PodOperator, {"cmds": argv, **place_pod(steps[0], rendering)}
     else:
         from pipelines.engines.airflow.operators.process import StepOperator
 

@@ -136,7 +136,7 @@ class PodOperator(KubernetesPodOperator):
             return None
 
 
-def place(step: ir.PipelineTask, rendering: Rendering) -> dict[str, Any]:
+def place_pod(step: ir.PipelineTask, rendering: Rendering) -> dict[str, Any]:
     """Return what a step's pod gets, as options of its task."""
     settings = step.kubernetes
     annotations = settings.get("podMetadata", {}).get("annotations", {})
