@@ -173,7 +173,7 @@ def count_layouts(*names: str) -> list[figures.Row]:
     ]
     command = [sys.executable, "-m", "torch.distributed.run", *module]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
-    assert done.returncode == 0, done.stderr[-5000:]
+    assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
