@@ -39,7 +39,7 @@ class Commands:
                 kfp_type, source = task.parameters[name]
                 return ir.text(self._value(source), kfp_type)
             case "input":
-                return self.uri(task.artifacts[name])
+                return self.uri(task.artifacts[name][0])
             case "output":
                 return self.uri(ir.ArtifactRef(task.name, name))
         return json.dumps(self._executor_input(task))
@@ -68,10 +68,9 @@ class Commands:
         def artifact(key: str, source: ir.ArtifactRef, metadata: dict[str, Any]) -> dict[str, Any]:
             return {"name": key, "uri": self.uri(source), "metadata": metadata}
 
-        sources_by_input = {key: (source,) for key, source in task.artifacts.items()} | task.collected
         inputs = {
             key: {"artifacts": [artifact(key, source, self.metadata(source)) for source in sources]}
-            for key, sources in sources_by_input.items()
+            for key, sources in task.artifacts.items()
         }
         outputs = {key: {"artifacts": [artifact(key, ir.ArtifactRef(task.name, key), {})]} for key in task.outputs}
         values = {key: self._value(source) for key, (_, source) in task.parameters.items()}

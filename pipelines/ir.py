@@ -71,7 +71,7 @@ class PipelineTask:
         command: words, of which some are placeholders as a whole.
         environment: environment variables.
         parameters: argument name -> (KFP type, where its value comes from).
-        artifacts: input name -> the output it is.
+        artifacts: input name -> the output it is, or those of all steps of a loop.
         outputs: output name -> KFP schema title.
         needs: steps that have to be done before.
         retry: what happens on failure.
@@ -79,7 +79,6 @@ class PipelineTask:
         kubernetes: platform options (volumes, secrets, tolerations ...), as KFP writes them.
         cached: whether an unchanged step may be skipped.
         loop: what it and the others of its loop are called; empty outside of one.
-        collected: input name -> the outputs it is, of all steps of a loop.
     """
 
     name: str
@@ -87,15 +86,14 @@ class PipelineTask:
     command: tuple[str, ...]
     environment: dict[str, str]
     parameters: dict[str, tuple[str, Constant | Reference]]
-    artifacts: dict[str, ArtifactRef]
+    artifacts: dict[str, tuple[ArtifactRef, ...]]
     outputs: dict[str, str]
     needs: tuple[str, ...]
     retry: Retry
     resources: dict[str, Any]
     kubernetes: dict[str, Any]
     cached: bool
-    loop: str = ""
-    collected: dict[str, tuple[ArtifactRef, ...]] = field(default_factory=dict)
+    loop: str
 
 
 @dataclass(frozen=True)
@@ -187,8 +185,7 @@ class _SpecReader:
         executor = self.spec["deploymentSpec"]["executors"][label]
         if "container" not in executor:
             raise _refusal(name, "an importer")
-        container = executor["container"]
-        retry = task.get("retryPolicy", {})
+        container, retry = executor["container"], task.get("retryPolicy", {})
         return PipelineTask(
             name=name,
             image=container["image"],
@@ -196,7 +193,6 @@ class _SpecReader:
             environment={item["name"]: item["value"] for item in container.get("env", [])},
             parameters=_parameters(name, task, component),
             artifacts=_artifacts(name, task),
-            collected=_collected(task),
             outputs={
                 key: value["artifactType"]["schemaTitle"]
                 for key, value in component.get("outputDefinitions", {}).get("artifacts", {}).items()
@@ -223,9 +219,8 @@ def _refuse_graph(name: str, task: dict[str, Any], component: dict[str, Any]) ->
         "ParallelFor": any(key in task for key in ("parameterIterator", "artifactIterator", "iteratorPolicy")),
         "an output parameter (OutputPath)": "parameters" in component.get("outputDefinitions", {}),
     }
-    for feature, used in refusals.items():
-        if used:
-            raise _refusal(name, feature)
+    for feature in [feature for feature, used in refusals.items() if used]:
+        raise _refusal(name, feature)
 
 
 def _command(name: str, words: list[Any]) -> tuple[str, ...]:
@@ -260,24 +255,14 @@ def _binding(name: str, key: str, argument: dict[str, Any] | None, definition: d
     raise _refusal(name, f"parameter {key!r} from another step's output (taskOutputParameter)")
 
 
-def _artifacts(name: str, task: dict[str, Any]) -> dict[str, ArtifactRef]:
+def _artifacts(name: str, task: dict[str, Any]) -> dict[str, tuple[ArtifactRef, ...]]:
     artifacts = {}
     for key, argument in task.get("inputs", {}).get("artifacts", {}).items():
-        if "collected" in argument:
-            continue
-        if "taskOutputArtifact" not in argument:
+        if not argument.keys() & {"taskOutputArtifact", "collected"}:
             raise _refusal(name, f"artifact {key!r} that is not another step's output")
-        artifacts[key] = _reference(argument["taskOutputArtifact"])
+        sources = argument.get("collected") or [argument["taskOutputArtifact"]]
+        artifacts[key] = tuple(ArtifactRef(source["producerTask"], source["outputArtifactKey"]) for source in sources)
     return artifacts
-
-
-def _collected(task: dict[str, Any]) -> dict[str, tuple[ArtifactRef, ...]]:
-    inputs = task.get("inputs", {}).get("artifacts", {})
-    return {key: tuple(map(_reference, value["collected"])) for key, value in inputs.items() if "collected" in value}
-
-
-def _reference(source: dict[str, Any]) -> ArtifactRef:
-    return ArtifactRef(source["producerTask"], source["outputArtifactKey"])
 
 
 def _refusal(name: str, feature: str) -> UserError:

@@ -93,7 +93,7 @@ def test_with_feature_shards_kubeflow_and_the_other_engines_run_a_step_for_each_
             assert (shard.loop, shard.needs, shard.outputs) == ("features-shard", ("ingestion",), features.outputs)
             placed = [(t.image, t.resources, t.kubernetes, t.retry, t.environment) for t in (shard, before[alone])]
             assert placed[0] == placed[1]
-        assert tasks == before | {alone: replace(before[alone], needs=features.needs, collected=features.collected)}
+        assert tasks == before | {alone: replace(before[alone], needs=features.needs, artifacts=features.artifacts)}
         check_on_kubeflow(pipeline, {"--shard": ["0", "1"], "--shards": ["2", "2"]})
     for name, path in files.items():
         assert ir.load(path) == arguments.load_compiled(name, "aws")
@@ -116,7 +116,7 @@ def check_on_kubeflow(pipeline: ir.Pipeline, flags: dict[str, list[str]]) -> Non
 def test_reporting_comes_last_and_is_given_what_every_step_before_it_has_made(name: str) -> None:
     *steps, reporting = arguments.load_compiled(name).tasks
     assert reporting.name == "reporting"
-    assert {artifact.task for artifact in reporting.artifacts.values()} == {task.name for task in steps}
+    assert {artifact.task for (artifact,) in reporting.artifacts.values()} == {task.name for task in steps}
 
 
 @pytest.mark.parametrize("site", SITES)

@@ -35,7 +35,7 @@ def test_a_step_keeps_its_image_edges_retries_resources_and_caching(tmp_path: Pa
     assert first.retry == ir.Retry(3, 5.0, 1.5)
     assert first.resources["resourceMemoryLimit"] == "2G"
     assert (first.cached, second.cached) == (False, True)
-    assert second.artifacts == {"taken": ir.ArtifactRef("write", "output")}
+    assert second.artifacts == {"taken": (ir.ArtifactRef("write", "output"),)}
 
 
 BARE = {
@@ -61,7 +61,9 @@ def loaded(
 
 
 def test_what_a_step_does_not_say_is_nothing(tmp_path: Path) -> None:
-    bare = ir.PipelineTask("a", "alpine:3", (), {}, {}, {}, {}, (), ir.Retry(0, 0.0, 2.0), {}, {}, cached=False)
+    bare = ir.PipelineTask(
+        "a", "alpine:3", (), {}, {}, {}, {}, (), ir.Retry(0, 0.0, 2.0), {}, {}, cached=False, loop=""
+    )
 
     assert loaded(tmp_path) == bare
     empty = {"inputs": {}, "retryPolicy": {}, "cachingOptions": {}, "triggerPolicy": {}}
@@ -124,13 +126,14 @@ def test_all_that_a_step_says_is_read(tmp_path: Path) -> None:
             "named": ("STRING", ir.Reference("date")),
             "left": ("STRING", ir.Constant("x")),
         },
-        {"taken": ir.ArtifactRef("before", "output")},
+        {"taken": (ir.ArtifactRef("before", "output"),)},
         {"output": "system.Model"},
         (),
         ir.Retry(3, 5.0, 1.5),
         {"cpuLimit": 1.0},
         {"secretAsEnv": []},
         cached=True,
+        loop="",
     )
 
 
@@ -193,10 +196,10 @@ def test_a_loop_over_numbers_is_its_step_once_for_each_and_what_collects_them_ta
     names = [f"numbered-{number}" for number in range(11)]
     assert [step.name for step in steps] == names
     assert [step.parameters["number"] for step in steps] == [("NUMBER_INTEGER", ir.Constant(n)) for n in range(11)]
-    alike = {(step.loop, step.needs, step.retry, step.artifacts["taken"]) for step in steps}
+    alike = {(step.loop, step.needs, step.retry, step.artifacts["taken"][0]) for step in steps}
     assert alike == {("numbered", ("write",), ir.Retry(3, 5.0, 1.5), ir.ArtifactRef("write", "output"))}
-    assert (first.loop, last.loop, last.needs, last.artifacts) == ("", "", tuple(names), {})
-    assert last.collected == {"taken": tuple(ir.ArtifactRef(name, "output") for name in names)}
+    assert (first.loop, last.loop, last.needs) == ("", "", tuple(names))
+    assert last.artifacts == {"taken": tuple(ir.ArtifactRef(name, "output") for name in names)}
     inputs = json.loads(Commands("/runs/first", {}).argv(last)[-1])["inputs"]["artifacts"]["taken"]["artifacts"]
     assert [artifact["uri"] for artifact in inputs] == [f"/runs/first/{name}/output" for name in names]
 

@@ -83,7 +83,7 @@ def test_the_engines_are_given_what_kubeflow_reads(name: str, environment: str) 
             assert (loaded.retry.seconds, loaded.retry.factor) == (retry.backoff_duration.seconds, retry.backoff_factor)
         sources = {input_: value.task_output_artifact for input_, value in task.inputs.artifacts.items()}
         assert loaded.artifacts == {
-            input_: ir.ArtifactRef(source.producer_task, source.output_artifact_key)
+            input_: (ir.ArtifactRef(source.producer_task, source.output_artifact_key),)
             for input_, source in sources.items()
         }
 

@@ -74,13 +74,11 @@ def steps(rendering: Rendering) -> Operators:
     The steps of a loop are one mapped task, by the name they have in common.
     """
     ids = {step.name: step.loop or step.name for step in rendering.pipeline.tasks}
-    alike: dict[str, list[ir.PipelineTask]] = {}
-    for step in rendering.pipeline.tasks:
-        alike.setdefault(ids[step.name], []).append(step)
     tasks: Operators = {}
-    for task_id, (step, *others) in alike.items():
-        tasks[task_id] = operators.make_step_operator([step, *others], template_argv(step), rendering, **_common(step))
-        tasks[task_id].set_upstream([tasks[need] for need in dict.fromkeys(ids[need] for need in step.needs)])
+    for task_id in dict.fromkeys(ids.values()):
+        alike = [step for step in rendering.pipeline.tasks if ids[step.name] == task_id]
+        tasks[task_id] = operators.make_step_operator(alike, template_argv(alike[0]), rendering, **_common(alike[0]))
+        tasks[task_id].set_upstream([tasks[need] for need in dict.fromkeys(ids[need] for need in alike[0].needs)])
     return tasks
 
 

@@ -135,12 +135,9 @@ class Run:
             for name, o in self.outcomes.items()
         }
         head = {"pipeline": self.pipeline.name, "engine": self.engine, "started": self.started}
-        body = {"parameters": self.arguments, "steps": steps, "complete": self.complete}
-        storage.write_json(str(self.folder / "run.json"), head | body | {"ignored": self._ignored})
-
-    @property
-    def _ignored(self) -> list[str]:
-        return [self.runner.ignored, *list_ignored(self.pipeline.tasks, self.arguments.get("config", {}))]
+        ignored = [self.runner.ignored, *list_ignored(self.pipeline.tasks, self.arguments.get("config", {}))]
+        body = {"parameters": self.arguments, "steps": steps, "complete": self.complete, "ignored": ignored}
+        storage.write_json(str(self.folder / "run.json"), head | body)
 
     @property
     def commands(self) -> Commands:
@@ -185,7 +182,8 @@ class Run:
 
     def _attempts(self, task: ir.PipelineTask, command: list[str], fingerprint: str) -> StepOutcome:
         log, started = self._folder(task) / "log.txt", time.monotonic()
-        for delay in [*_delays(task.retry), None]:
+        delays = [task.retry.seconds * task.retry.factor**number for number in range(task.retry.count)]
+        for delay in [*delays, None]:
             code, peak = self._run_uninterrupted(task, command, log)
             # exit code 2 is the user's to fix: another try would only repeat the message
             if code in (0, USER_ERROR) or code < 0 or delay is None or self._stopped.wait(delay):
@@ -208,15 +206,11 @@ class Run:
 
     def _fingerprint(self, task: ir.PipelineTask, command: list[str]) -> str:
         argv = [word for template, word in zip(task.command, command, strict=True) if template != "{{$}}"]
-        collected = chain.from_iterable(task.collected.values())
-        hashes = [self._hash(source) for source in chain(task.artifacts.values(), collected)]
-        return storage.fingerprint([argv, hashes])
+        sources = chain.from_iterable(task.artifacts.values())
+        return storage.fingerprint([argv, [_hash(Path(self.commands.uri(source))) for source in sources]])
 
     def _hashes(self, task: ir.PipelineTask) -> dict[str, str]:
-        return {name: self._hash(ir.ArtifactRef(task.name, name)) for name in task.outputs}
-
-    def _hash(self, artifact: ir.ArtifactRef) -> str:
-        return _hash(Path(self.commands.uri(artifact)))
+        return {name: _hash(Path(self.commands.uri(ir.ArtifactRef(task.name, name)))) for name in task.outputs}
 
     def _read_peak_memory(self, task: ir.PipelineTask) -> int:
         """Return the peak memory in bytes that a step measured itself; 0 when it has not."""
@@ -225,10 +219,6 @@ class Run:
 
     def _folder(self, task: ir.PipelineTask) -> Path:
         return self.folder / task.name
-
-
-def _delays(retry: ir.Retry) -> list[float]:
-    return [retry.seconds * retry.factor**number for number in range(retry.count)]
 
 
 def _hash(path: Path) -> str:
