@@ -79,7 +79,10 @@ class Census(TorchDispatchMode):
     def count_bytes(self) -> int:
         """Return the bytes of the storages that are still there, which FSDP empties and fills again."""
         self._storages = {key: storage for key, storage in self._storages.items() if not storage.expired()}
-        return sum(torch.UntypedStorage._new_with_weak_ptr(key).nbytes() for key in self._storages)
+        alive = [torch.UntypedStorage._new_with_weak_ptr(key) for key in self._storages]
+        return sum(
+            storage.nbytes() for storage in alive if storage is not None
+        )  # another thread may have freed one by now
 
 
 def measure(name: str) -> figures.Row:
