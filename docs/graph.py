@@ -34,7 +34,9 @@ Cell = tuple[int, int]
 def read_parents(path: Path) -> dict[str, set[str]]:
     """Return step -> the steps right before it, without those that come earlier on another way."""
     tasks = ir.load(path).tasks
-    parents = {task.name: {*task.needs, *(ref.task for ref in task.artifacts.values())} for task in tasks}
+    parents = {
+        task.name: {*task.needs, *(ref.task for refs in task.artifacts.values() for ref in refs)} for task in tasks
+    }
     ancestors: dict[str, set[str]] = {}
     for name, before in parents.items():
         ancestors[name] = before.union(*(ancestors[parent] for parent in before))

@@ -56,11 +56,13 @@ def test_the_gain_of_advice_lies_in_its_stated_interval(tmp_path):
 
     first = record("before").diagnosis[0]
     assert (first.title, first.settings) == ("The data loader", ["num_workers=2"])
-    record("after", "--set", first.settings[0])
-
     traces = [str(tmp_path / name / "trace.json.gz") for name in ("before", "after")]
-    called("perf", "profile", "--before", traces[0], "--after", traces[1], "--output", str(tmp_path / "change"))
-    changes = TraceChanges.read(str(tmp_path / "change/changes.json"))
+    for _ in range(5):  # where the machine is busy meanwhile, it is undecided, and right so
+        record("after", "--set", first.settings[0])
+        called("perf", "profile", "--before", traces[0], "--after", traces[1], "--output", str(tmp_path / "change"))
+        changes = TraceChanges.read(str(tmp_path / "change/changes.json"))
+        if changes.verdict != "undecided":
+            break
     stated, measured = changes.findings[0].stated_ms, changes.step.saved_ms
     assert changes.verdict == "faster"
     assert stated == first.gain_ms

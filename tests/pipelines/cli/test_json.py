@@ -38,6 +38,7 @@ NO_TABLE = {
     "llm suite": "writes files",
     "loadtest": "shows a run; `show --json` prints it",
     "mcp": "answers with documents already",
+    "notify": "prints a line for each receiver",
     "projects": "prints titles, pages and commands",
     "promote": "prints a line",
     "repair": "prints lines",
