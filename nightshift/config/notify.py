@@ -4,12 +4,11 @@ import re
 from datetime import datetime, time
 from enum import StrEnum
 from typing import Annotated, Self
-from zoneinfo import ZoneInfo
 
 import annotated_types
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from nightshift.config.section import ConfigSection
+from nightshift.config.section import ConfigSection, TimeZone
 
 PREFIX = "NIGHTSHIFT_NOTIFY"  # of the variables, by which they reach a step's container
 _CLOCK = "([01][0-9]|2[0-3]):([0-5][0-9])"
@@ -69,18 +68,10 @@ class Notify(ConfigSection):
     """Who is notified of a night. See `nightshift/notify/`."""
 
     receivers: list[Receiver] = Field([], description="who is notified, each by a variable of its own")
-    timezone: str = Field("UTC", description="IANA name of the zone of quiet hours; UTC is the schedule's")
+    timezone: TimeZone = Field("UTC", description="IANA name of the zone of quiet hours; UTC is the schedule's")
     base_url: str = Field(
         "", pattern=r"^(https?://\S+)?$", description="URL of `nightshift ui`; default: messages link to the report"
     )
-
-    @field_validator("timezone")
-    @classmethod
-    def _known_zone(cls, name: str) -> str:
-        try:
-            return ZoneInfo(name).key
-        except (KeyError, ValueError, OSError):
-            raise ValueError("not a time zone; give an IANA name, such as 'Europe/Paris'") from None
 
     @model_validator(mode="after")
     def _variables_differ(self) -> Self:

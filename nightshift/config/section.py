@@ -4,9 +4,10 @@ import json
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Self, TypeVar
+from zoneinfo import ZoneInfo
 
 import annotated_types
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from nightshift.runtime.errors import UserError, check_names
 
@@ -44,6 +45,14 @@ def _checked_choice(value: Any) -> Any:
     return value
 
 
+def _checked_zone(name: str) -> str:
+    try:
+        return ZoneInfo(name).key
+    except (KeyError, ValueError, OSError):
+        raise ValueError("not a time zone; give an IANA name, such as 'Europe/Paris'") from None
+
+
+TimeZone = Annotated[str, AfterValidator(_checked_zone)]
 # passed on to a library, which checks its meaning and range
 Parameter = Annotated[bool | int | float | str, BeforeValidator(_checked_parameter)]
 INTEGER = BeforeValidator(_checked_choice)  # beside a Literal of integers

@@ -5,12 +5,11 @@ import re
 from datetime import date, timedelta
 from string import Formatter
 from typing import Annotated, Any, Literal, Self, get_args
-from zoneinfo import ZoneInfo
 
 import annotated_types
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
-from nightshift.config.section import ConfigSection, DaysOrNone, Factor, Seed, Share
+from nightshift.config.section import ConfigSection, DaysOrNone, Factor, Seed, Share, TimeZone
 from nightshift.data.dates import parse_date
 
 # the end of what ingestion says where a day has not arrived, by which a late delivery is known from other failures
@@ -205,7 +204,7 @@ class Source(ConfigSection):
         {},
         description="name -> a column that the files lack, made of others; `columns` and requests name it as any",
     )
-    timezone: str = Field(
+    timezone: TimeZone = Field(
         "UTC", description="IANA name of the zone of times that carry none, and by whose clock nights and weekends are"
     )
     empty_days: Literal["refused", "allowed"] | list[Weekday] = Field(
@@ -246,14 +245,6 @@ class Source(ConfigSection):
         if self.version is not None and self.query is None:
             raise ValueError("'version' belongs to 'query'; a file's version is its hash")
         return self
-
-    @field_validator("timezone")
-    @classmethod
-    def _known_zone(cls, name: str) -> str:
-        try:
-            return ZoneInfo(name).key
-        except (KeyError, ValueError, OSError):
-            raise ValueError("not a time zone; give an IANA name, such as 'Europe/Paris'") from None
 
     def is_closed(self, day: date) -> bool:
         """Return whether nothing is expected of a UTC day, not even a file."""
