@@ -45,6 +45,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.slow
 def test_the_gain_of_advice_lies_in_its_stated_interval(tmp_path):
     program = tmp_path / "train.py"
     program.write_text(textwrap.dedent(PROGRAM))

@@ -37,6 +37,7 @@ exit {code}
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "queued"), [(0, []), (75, ["requeue 1234567"]), (2, [])])
 def test_each_machine_starts_its_launcher_and_a_preempted_job_is_queued_again(
     tmp_path: Path, code: int, queued: list[str]

@@ -79,6 +79,7 @@ def test_the_report_has_the_recall_and_confusion_of_classes_slices_and_the_sures
     assert "left out" not in night.report.card and "independent" not in night.report.card
 
 
+@pytest.mark.slow
 def test_metrics_are_those_of_scikit_learns_boosting_on_the_same_days(night: Tickets) -> None:
     sample, rows = MulticlassRows(night.setup).sample(night.setup.plan.test), night.tested.rows
     theirs = HistGradientBoostingClassifier(max_iter=30, max_depth=3, random_state=0).fit(

@@ -20,6 +20,7 @@ from nightshift_testkit.cluster.runtimes import ProcessRuntime
 from nightshift_testkit.processes import wait_until
 
 Json = dict[str, Any]
+pytestmark = pytest.mark.slow
 NAMESPACE, NAME = "nightshift", "llama3-70b"
 GPU = "nvidia.com/gpu"
 PROJECTS = ("Namespace", "PriorityClass", "ResourceQuota", "LimitRange", "NetworkPolicy")

@@ -31,6 +31,7 @@ from tests.pipelines.samples import called
 
 Json = dict[str, Any]
 engines = pytest.mark.parametrize("engine", ENGINES)
+pytestmark = pytest.mark.slow
 CUSTOM = ("InferencePool", "PodMonitor", "ScaledObject")
 
 
