@@ -116,10 +116,10 @@ def test_a_loops_steps_are_one_mapped_task_and_the_next_step_is_given_all_they_h
 
 def test_a_loops_pods_differ_in_their_number_and_what_they_say_is_pulled_by_it(tmp_path: Path) -> None:
     sample = Sample(tmp_path, 2, "aws", first="true", second="true", third="true")
-    asked = []
+    pulls = []
 
     def pull(**which: Any) -> dict[str, Any]:
-        asked.append(which)
+        pulls.append(which)
         return {"rows": which.get("map_indexes", -1)}
 
     inside = sample.context | {"ti": SimpleNamespace(map_index=1, xcom_pull=pull)}
@@ -130,7 +130,7 @@ def test_a_loops_pods_differ_in_their_number_and_what_they_say_is_pulled_by_it(t
     assert task.cmds[-2:] == [f"{sample.rendering.commands(inside).root}/second-1/output", "1"]
     collected = json.loads(third[-1])["inputs"]["artifacts"]["all"]["artifacts"]
     assert [artifact["metadata"] for artifact in collected] == [{"rows": 0}, {"rows": 1}]
-    assert asked == [{"task_ids": "second", "map_indexes": number} for number in range(2)]
+    assert pulls == [{"task_ids": "second", "map_indexes": number} for number in range(2)]
     first, second = (DagSerialization.serialize_dag(sample.dag) for _ in range(2))
     assert first == second
 

@@ -64,14 +64,14 @@ def test_as_many_tasks_as_airflow_starts_fit_into_the_quota_beside_its_parts() -
         for name in ("scheduler", "triggerer", "dag-processor")
         for groomer in ("", "-log-groomer")
     ]
-    asked = [*parts, airflow_resources("api-server"), airflow["migrateDatabaseJob"]["resources"]]
+    resources = [*parts, airflow_resources("api-server"), airflow["migrateDatabaseJob"]["resources"]]
     task, tasks = airflow["workers"]["kubernetes"]["resources"], airflow["config"]["core"]["parallelism"]
     (quota,) = yaml.safe_load_all((SPACES / "airflow" / "quota.yaml").read_text())
 
     for name in NODE:
-        total = sum(amount(part["requests"][name]) for part in (*asked, *[task] * tasks))
+        total = sum(amount(part["requests"][name]) for part in (*resources, *[task] * tasks))
         assert total < amount(quota["spec"]["hard"][f"requests.{name}"]), name
-    assert all(amount(part["limits"]["memory"]) > amount(part["requests"]["memory"]) for part in (*asked, task))
+    assert all(amount(part["limits"]["memory"]) > amount(part["requests"]["memory"]) for part in (*resources, task))
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="needs the facts of the charts in ../shared/charts")

@@ -14,13 +14,13 @@ from nightshift.tasks.base.features import DailyFeatures, FeatureDetails
 class DailyNotes(DailyFeatures):
     """Features that only say which days they were asked for."""
 
-    asked: list[list[date]] = field(default_factory=list)
+    requests: list[list[date]] = field(default_factory=list)
 
     def uri(self, day: date) -> str:
         return f"{day}.parquet"
 
     def write(self, missing: dict[date, str]) -> dict[date, Partition]:
-        self.asked.append(sorted(missing))
+        self.requests.append(sorted(missing))
         return {day: Partition(str(day), uri, 0, "") for day, uri in missing.items()}
 
     def details(self, parts: list[Partition]) -> FeatureDetails:
@@ -34,6 +34,6 @@ def test_every_missing_day_is_in_one_shard_and_those_of_a_shard_follow_each_othe
     for number in range(count):
         assert features.write_shard(missing, number, count).missing == missing
 
-    assert [day for shard in features.asked for day in shard] == [*missing]
+    assert [day for shard in features.requests for day in shard] == [*missing]
     assert features.join({}, []) == {}
-    assert len(features.asked) <= count
+    assert len(features.requests) <= count

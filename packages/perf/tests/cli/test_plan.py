@@ -54,11 +54,11 @@ def test_a_model_is_given_by_its_config_with_the_tokens_of_a_row(
     words = ["--gpu", "h100-80gb", "--batch", "16"]
 
     assert called("perf", "plan", "--model", str(file), "--sequence", "8192", *words, "--json") == 0
-    given = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out)
     assert called("perf", "plan", "--model", "llama3-8b", *words, "--json") == 0
     preset = json.loads(capsys.readouterr().out)
 
-    assert given | {"model": ""} == preset | {"model": ""}
+    assert document | {"model": ""} == preset | {"model": ""}
     with pytest.raises(UserError, match=r"--sequence is missing: .* says how many tokens a row may have"):
         called("perf", "plan", "--model", str(file), *words)
 

@@ -56,7 +56,7 @@ def test_a_layout_that_somebody_has_run_fits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "nodes", "batch", "given"),
+    ("name", "nodes", "batch", "fixed"),
     (
         # Llama Team, The Llama 3 Herd of Models, 2024, table 4: nothing is recomputed
         ("llama3-405b", 1024, 2048, {"tensor": 8, "pipeline": 16, "checkpointing": Checkpointing.NONE}),
@@ -64,13 +64,13 @@ def test_a_layout_that_somebody_has_run_fits() -> None:
     ),
 )
 def test_what_a_published_layout_leaves_open_is_searched(
-    name: str, nodes: int, batch: int, given: dict[str, Any]
+    name: str, nodes: int, batch: int, fixed: dict[str, Any]
 ) -> None:
-    like = replace(MEGATRON, batch=batch, **given)
+    like = replace(MEGATRON, batch=batch, **fixed)
 
-    proposal = search.propose_plan(preset(name), replace(NODE, nodes=nodes), like, given)
+    proposal = search.propose_plan(preset(name), replace(NODE, nodes=nodes), like, fixed)
 
-    assert proposal.fits and {field: getattr(proposal.layout, field) for field in given} == given
+    assert proposal.fits and {field: getattr(proposal.layout, field) for field in fixed} == fixed
 
 
 def test_counted_states_are_those_of_deepspeeds_functions() -> None:

@@ -26,28 +26,28 @@ def compare(before, after, tmp_path):
 
 
 def test_what_is_saved_lies_in_its_interval_and_its_parts_add_up_to_it(tmp_path):
-    found = compare(loop(9000, 4000), loop(1000, 4000, seed=1), tmp_path)
-    low, high = found.step.interval_ms
-    assert found.verdict == "faster"
+    changes = compare(loop(9000, 4000), loop(1000, 4000, seed=1), tmp_path)
+    low, high = changes.step.interval_ms
+    assert changes.verdict == "faster"
     assert low < 8.0 < high
-    assert sum(part.saved_ms for part in found.parts) == pytest.approx(found.step.saved_ms, abs=1e-3)
-    assert found.parts[0].name == "Waiting for the data loader"
-    (multiplied,) = (one for one in found.operations if one.name == "aten::mm")
+    assert sum(part.saved_ms for part in changes.parts) == pytest.approx(changes.step.saved_ms, abs=1e-3)
+    assert changes.parts[0].name == "Waiting for the data loader"
+    (multiplied,) = (one for one in changes.operations if one.name == "aten::mm")
     assert multiplied.interval_ms[0] < 0 < multiplied.interval_ms[1]
-    (loader,) = found.findings
+    (loader,) = changes.findings
     assert (loader.title, loader.before_ms > 5 * loader.after_ms) == ("The data loader", True)
 
 
 def test_a_training_beside_itself_is_not_faster(tmp_path):
-    found = compare(loop(1000, 4000), loop(1000, 4000, seed=1), tmp_path)
-    assert found.verdict == "undecided"
-    assert found.step.interval_ms[0] < 0 < found.step.interval_ms[1]
+    changes = compare(loop(1000, 4000), loop(1000, 4000, seed=1), tmp_path)
+    assert changes.verdict == "undecided"
+    assert changes.step.interval_ms[0] < 0 < changes.step.interval_ms[1]
 
 
 def test_of_two_lengths_the_first_steps_are_paired_and_few_are_said_to_be_few(tmp_path):
-    found = compare(loop(9000, 4000, steps=3), loop(1000, 4000, steps=9), tmp_path)
-    assert found.pairs == 3
-    assert any("3 pairs" in caveat for caveat in found.caveats)
+    changes = compare(loop(9000, 4000, steps=3), loop(1000, 4000, steps=9), tmp_path)
+    assert changes.pairs == 3
+    assert any("3 pairs" in caveat for caveat in changes.caveats)
     assert compare(loop(9000, 4000, steps=1), loop(1, 1, steps=1), tmp_path).step.interval_ms is None
 
 
@@ -58,10 +58,10 @@ def test_a_step_that_compiles_is_on_neither_side(tmp_path):
         after.kernel("fused", 500_010 + 1000 * number, 900, launched=(500_002 + 1000 * number, 5))
     for number in range(5):
         before.kernel("sgemm", 2000 * number + 10, 1900, launched=(2000 * number + 2, 5))
-    found = compare(before, after, tmp_path)
-    assert (found.pairs, found.step.before_ms, found.step.after_ms) == (4, 2.0, 1.0)
-    assert {one.name: one.saved_ms for one in found.operations} == {"sgemm": 1.9, "fused": -0.9}
-    assert any(caveat.startswith("after: Step 1 takes 500") for caveat in found.caveats)
+    changes = compare(before, after, tmp_path)
+    assert (changes.pairs, changes.step.before_ms, changes.step.after_ms) == (4, 2.0, 1.0)
+    assert {one.name: one.saved_ms for one in changes.operations} == {"sgemm": 1.9, "fused": -0.9}
+    assert any(caveat.startswith("after: Step 1 takes 500") for caveat in changes.caveats)
 
 
 def test_traces_without_steps_cannot_be_paired(tmp_path):
