@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from inspect import signature
 from pathlib import Path
 
-from nightshift.runtime.errors import UserError
+from nightshift.runtime.errors import UserError, suggest_install
 from pipelines import documents
 from pipelines.environments import Site
 from pipelines.placement import place_steps
@@ -32,7 +32,7 @@ def compile_pipeline(name: str, site: Site, folder: Path) -> Path:
     try:
         from kfp import compiler
     except ImportError:
-        raise UserError("compiling needs kfp; run in the checkout: pip install -e '.[kfp]'") from None
+        raise UserError(f"compiling needs kfp; run {suggest_install('kfp')}") from None
     path = folder / site.name / f"{name}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     define = importlib.import_module(f"pipelines.graphs.{name}").define

@@ -23,6 +23,7 @@ from infra.cloud.rendering import (
 )
 from infra.cluster import core as cluster
 from infra.terraform import INFRA
+from nightshift import DISTRIBUTION
 from pipelines import configs
 from pipelines.doctor.spending import BUDGET_TAGS
 from pipelines.images import PUSHED_IMAGES
@@ -107,7 +108,7 @@ def images(answers: EnvironmentAnswers, infrastructure: Infrastructure) -> list[
     return [
         *_log_in(answers, infrastructure),
         *built,
-        f"{script} {infrastructure.registry} {version('nightshift')} {names} >{digests}.new",
+        f"{script} {infrastructure.registry} {version(DISTRIBUTION)} {names} >{digests}.new",
         f"containers/keep.sh {infrastructure.registry} <{digests}.new",
         f"mv {digests}.new {digests}",
         _render(answers),

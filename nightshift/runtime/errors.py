@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 
+from nightshift import DISTRIBUTION
+
 EXTRA = re.compile(r"""extra == ["']([\w-]+)""")
 
 
@@ -47,14 +49,19 @@ def check_names(field: str, names: Iterable[str], allowed: Iterable[str]) -> Non
             raise UserError(f"{field}.{name}: unknown; allowed here: {', '.join(allowed)}{nearest(name, allowed)}")
 
 
+def suggest_install(extra: str, distribution: str = DISTRIBUTION) -> str:
+    """Return the command that installs the libraries of an extra, in a checkout as elsewhere."""
+    return f"pip install '{distribution}[{extra}]'"
+
+
 @contextmanager
-def require_extra(field: str = "", extra: str = "", project: str = ".") -> Iterator[None]:
+def require_extra(field: str = "", extra: str = "", distribution: str = DISTRIBUTION) -> Iterator[None]:
     """Turn a library that is missing into a UserError that names the extra that has it; any other error stays.
 
     Args:
         field: what needs the library, at the start of the message.
         extra: that has the library; by default the one of the project's own extras that names it.
-        project: folder in the checkout whose extra it is.
+        distribution: whose extra it is.
     """
     try:
         yield
@@ -64,7 +71,7 @@ def require_extra(field: str = "", extra: str = "", project: str = ".") -> Itera
             raise
         named = f"{field} needs a library that is missing ({error})"
         missing = named if field else f"the library {error.name} is missing"
-        raise UserError(f"{missing}; run in the checkout: pip install -e '{project}[{extra}]'") from None
+        raise UserError(f"{missing}; run {suggest_install(extra, distribution)}") from None
 
 
 def _find_extra(error: ImportError) -> str:
@@ -74,6 +81,6 @@ def _find_extra(error: ImportError) -> str:
     if not isinstance(error, ModuleNotFoundError):
         return ""
     library = re.escape(str(error.name).partition(".")[0].replace("_", "-"))
-    lines = [line for line in metadata.requires("nightshift") or [] if re.match(rf"{library}\b", line)]
+    lines = [line for line in metadata.requires(DISTRIBUTION) or [] if re.match(rf"{library}\b", line)]
     names = [match[1] for line in lines if (match := EXTRA.search(line))]
     return next((name for name in names if name not in ("test", "lint")), "")

@@ -3,6 +3,8 @@
 from enum import StrEnum
 from importlib.metadata import version
 
+from nightshift import DISTRIBUTION
+
 # a component's own, since kfp wants one: where a step is placed decides on its image
 UNPLACED = "unplaced"
 
@@ -19,4 +21,4 @@ class ImageName(StrEnum):
 
 def image(name: str, prefix: str = "nightshift") -> str:
     """Return the reference of an image built from `containers/<name>`; `prefix` is its registry and folder there."""
-    return f"{prefix}/{name}:{version('nightshift')}"
+    return f"{prefix}/{name}:{version(DISTRIBUTION)}"

@@ -4,6 +4,8 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
+from nightshift import DISTRIBUTION
+
 CHECKOUT = Path(__file__).parents[2]
 
 
@@ -13,7 +15,7 @@ def code_version(checkout: Path = CHECKOUT) -> str:
     Args:
         checkout: folder that may be a git checkout of this project.
     """
-    version = metadata.version("nightshift")
+    version = metadata.version(DISTRIBUTION)
     # an installed copy may lie below somebody else's checkout, which says nothing about it
     commit = _commit(checkout) if (checkout / ".git").exists() else ""
     return f"{version}+{commit}" if commit else version

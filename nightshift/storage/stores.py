@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError, suggest_install
 from nightshift.storage import clouds
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def open_store(uri: str) -> "tuple[fsspec.AbstractFileSystem, str]":
         # a cached listing would hide other processes' files
         fs, path = fsspec.core.url_to_fs(uri, use_listings_cache=False, **store.options())
     except ImportError:
-        install = f"run in the checkout: pip install -e '.[{store.extra}]'"
+        install = f"run {suggest_install(store.extra)}"
         step = install if store.extra else "give a folder, s3://... or gs://..."
         raise UserError(f"{uri} needs a library that is missing; {step}") from None
     except ValueError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
 
-from nightshift.runtime.errors import UserError
+from nightshift.runtime.errors import UserError, suggest_install
 
 Device = Literal["cpu", "cuda"]
 
@@ -63,7 +63,7 @@ def _cuda() -> Backend:
     except ImportError as error:
         raise UserError(
             f"--device cuda needs RAPIDS, which cannot be imported ({error}); "
-            "in the checkout run pip install -e '.[gpu]', or run with --device cpu"
+            f"run {suggest_install('gpu')}, or run with --device cpu"
         ) from None
     try:
         cupy.cuda.runtime.getDeviceCount()

@@ -7,8 +7,9 @@ from functools import wraps
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from nightshift import DISTRIBUTION
 from nightshift.contracts.section import Page
-from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError, suggest_install
 from nightshift.runtime.printable import printable_lines
 from nightshift.storage import stores
 from pipelines.cli import options
@@ -48,9 +49,9 @@ def build_server(workspace: Workspace) -> "MCPServer[Any]":
         from mcp.server.mcpserver import MCPServer
         from mcp_types import ToolAnnotations
     except ImportError:
-        raise UserError("nightshift mcp needs the package mcp; in the checkout run: pip install -e '.[mcp]'") from None
+        raise UserError(f"nightshift mcp needs the package mcp; run {suggest_install('mcp')}") from None
 
-    server = MCPServer[Any]("nightshift", instructions=INSTRUCTIONS, version=version("nightshift"), log_level="WARNING")
+    server = MCPServer[Any]("nightshift", instructions=INSTRUCTIONS, version=version(DISTRIBUTION), log_level="WARNING")
     readers: list[Callable[..., Any]] = [
         workspace.list_runs,
         workspace.read_report,

@@ -11,15 +11,15 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
+from nightshift import DISTRIBUTION
 from nightshift.contracts.health import HealthCheck, HealthReport
 from nightshift.local.endpoint import PORT
-from nightshift.runtime.errors import UnavailableError
+from nightshift.runtime.errors import UnavailableError, suggest_install
 from nightshift.runtime.image import image
 from pipelines.doctor.findings import Checks, judge, skip, success
 from pipelines.doctor.nodes import check_driver
 from pipelines.doctor.services import MAX_SKEW
 
-DISTRIBUTION = "nightshift"
 MIN_DISK_BYTES, MIN_MEMORY_BYTES = 5e9, 4e9  # needs of a run on the simulator's data, with room
 ROOT_VARIABLES = ("KFP_ENDPOINT", "MLFLOW_TRACKING_URI")  # servers whose clock is looked at
 SECONDS = 5
@@ -62,7 +62,7 @@ def check_packages(requirements: Sequence[str]) -> Checks:
         extras.setdefault(match[1] if match else "", []).append(requirement)
     version = ".".join(map(str, sys.version_info[:3]))
     problems = [text for requirement in extras.pop("", []) for text in _list_problems(requirement)]
-    fix = "run in the checkout: pip install -e '.[cpu]'"
+    fix = f"run {suggest_install('cpu')}"
     yield judge("packages", f"Python {version}, all there", problems, "what pyproject.toml requires", fix)
     complete = [extra for extra, texts in extras.items() if not any(map(_list_problems, texts))]
     missing = [] if {"cpu", "gpu"} & set(complete) else ["neither the extra cpu nor gpu is complete"]

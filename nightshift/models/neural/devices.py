@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils import deterministic
 
 from nightshift.config.neural import Precision
-from nightshift.runtime.errors import UserError
+from nightshift.runtime.errors import UserError, suggest_install
 
 
 def torch_device(name: str) -> torch.device:
@@ -21,7 +21,7 @@ def torch_device(name: str) -> torch.device:
     """
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError(
-            f"--device cuda: PyTorch {torch.__version__} finds no GPU; pip install -e '.[gpu]' on a machine "
+            f"--device cuda: PyTorch {torch.__version__} finds no GPU; {suggest_install('gpu')} on a machine "
             "with one, or run with --device cpu"
         )
     return torch.device(name)

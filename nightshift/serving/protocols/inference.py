@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from nightshift import DISTRIBUTION
 from nightshift.contracts.package import OUTPUT, Datatype
 from nightshift.contracts.package import Tensor as Signature
 from nightshift.http.errors import NotFoundError, RequestError
@@ -208,7 +209,7 @@ def _encode_binary(values: Array | list[str]) -> bytes:
 
 def describe_server() -> dict[str, Any]:
     """Return the server's name, version and extensions of the protocol."""
-    return {"name": "nightshift", "version": metadata.version("nightshift"), "extensions": EXTENSIONS}
+    return {"name": "nightshift", "version": metadata.version(DISTRIBUTION), "extensions": EXTENSIONS}
 
 
 def describe_model(model: Model) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError, suggest_install
 from nightshift.tabular.online.base import NOWHERE, Base
 from nightshift.tabular.online.event import Event
 from nightshift.tabular.online.inputs import EventInputs
@@ -405,9 +405,7 @@ def _connect(url: str) -> "Redis":
     try:
         from redis import Redis
     except ImportError:
-        raise UserError(
-            "a shared online state needs redis-py; in the checkout run: pip install -e '.[redis]'"
-        ) from None
+        raise UserError(f"a shared online state needs redis-py; run {suggest_install('redis')}") from None
     try:
         return Redis.from_url(url, decode_responses=True, socket_timeout=SECONDS, socket_connect_timeout=SECONDS)
     except ValueError as error:

@@ -27,7 +27,7 @@ from nightshift.models.neural import devices, processes, trainer
 from nightshift.models.neural.data import GatherDataset, ResidentDataset, TrainingDataset, gather_streamed
 from nightshift.models.neural.trainer import Checkpointer
 from nightshift.models.recipes import mlp
-from nightshift.runtime.errors import UserError
+from nightshift.runtime.errors import UserError, suggest_install
 from nightshift.tabular.scaler import Matrix, Scaler
 from nightshift.tasks import onnx_export
 from nightshift.tasks.fitting import FitSpec, Fitted, fit_estimator
@@ -263,7 +263,7 @@ def _cuml() -> Any:
     except ImportError as error:
         raise UserError(
             f"--device cuda needs cuML for logistic_regression and random_forest, and it cannot be imported ({error}); "
-            "in the checkout run pip install -e '.[gpu]', or run with --device cpu"
+            f"run {suggest_install('gpu')}, or run with --device cpu"
         ) from None
     return cuml
 

@@ -2,6 +2,7 @@
 
 from nightshift.kinds import ITEMS, TaskKind
 
+DISTRIBUTION = "nightshift-llm"  # its name on the package index
 KIND = TaskKind(
     "language-modeling",
     ("nightshift_llm.task", ITEMS),

@@ -11,12 +11,13 @@ from nightshift.contracts.verdict import Decision, Verdict
 from nightshift.data.dates import parse_date
 from nightshift.runtime.errors import UserError, require_extra
 from nightshift.runtime.step import USER_ERROR
+from nightshift_llm import DISTRIBUTION
 from nightshift_llm.contracts.suite import FILE as SUITE
 from nightshift_llm.contracts.suite import SuiteScores
 from pipelines import arguments
 from pipelines.cli import options
 
-EXTRA, PROJECT = "engine", "packages/llm"
+EXTRA = "engine"
 WEIGHTS = ("F16", "BF16", "F32")
 DOCUMENTS = "text file, one text per line, that the model was not trained on"
 
@@ -88,7 +89,7 @@ def _add_evaluate(command: argparse.ArgumentParser) -> None:
 
 def convert(args: argparse.Namespace) -> int:
     """Convert the folder of a Llama to a GGUF file."""
-    with require_extra("nightshift llm convert", EXTRA, PROJECT):
+    with require_extra("nightshift llm convert", EXTRA, DISTRIBUTION):
         from nightshift_llm import gguf
 
     gguf.convert(args.folder, args.file, args.weights)
@@ -97,7 +98,7 @@ def convert(args: argparse.Namespace) -> int:
 
 def quantize(args: argparse.Namespace) -> int:
     """Write a quantized copy of a model."""
-    with require_extra("nightshift llm quantize", EXTRA, PROJECT):
+    with require_extra("nightshift llm quantize", EXTRA, DISTRIBUTION):
         from nightshift_llm import quantization
 
     quantization.quantize(args.original, args.file, args.form)
@@ -107,7 +108,7 @@ def quantize(args: argparse.Namespace) -> int:
 
 def judge(args: argparse.Namespace) -> int:
     """Compare a quantized model with its original, and exit with code 2 if it loses too much."""
-    with require_extra("nightshift llm judge", EXTRA, PROJECT):
+    with require_extra("nightshift llm judge", EXTRA, DISTRIBUTION):
         from nightshift_llm import gate
         from nightshift_llm.llamacpp import ContextOptions
 

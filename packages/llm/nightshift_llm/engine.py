@@ -25,6 +25,7 @@ from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UserError, require_extra
 from nightshift.runtime.flags import StepParser
+from nightshift_llm import DISTRIBUTION
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -140,7 +141,7 @@ def start(settings: EngineSettings) -> Any:
     Raises:
         UserError: when xllamacpp is missing, the port is taken or the file is no model.
     """
-    with require_extra("engine", "engine", "packages/llm"):
+    with require_extra("engine", "engine", DISTRIBUTION):
         import xllamacpp
     check_port(settings.host, settings.port)
     parameters = xllamacpp.CommonParams()

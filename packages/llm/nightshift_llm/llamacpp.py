@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nightshift.runtime.errors import UserError, require_extra
+from nightshift_llm import DISTRIBUTION
 
 Floats = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
@@ -94,7 +95,7 @@ def library() -> ctypes.CDLL:
     Raises:
         UserError: when xllamacpp is missing, or exports them no more.
     """
-    with require_extra("language", "engine", "packages/llm"):
+    with require_extra("language", "engine", DISTRIBUTION):
         spec = importlib.util.find_spec("xllamacpp.xllamacpp")
     assert spec and spec.origin
     functions = ctypes.CDLL(spec.origin)

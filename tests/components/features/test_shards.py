@@ -283,7 +283,7 @@ def test_a_cluster_without_dask_is_refused_in_one_line(tmp_path):
     write_events(tmp_path)
     done = run(tmp_path, "local:2")
     assert done.returncode == 2
-    wanted = "Dask is missing; in the checkout run pip install -e '.[dask]', or leave it out"
+    wanted = "Dask is missing; run pip install 'nightshift-ml[dask]', or leave it out"
     assert done.stderr.splitlines()[-1] == f"features: state.dask is 'local:2', and {wanted}"
 
 

@@ -3,11 +3,12 @@ from importlib import metadata
 
 import pytest
 
+from nightshift import DISTRIBUTION
 from nightshift.runtime.lineage import code_version
 
 pytestmark = pytest.mark.slow
 
-VERSION = metadata.version("nightshift")
+VERSION = metadata.version(DISTRIBUTION)
 
 
 @pytest.fixture

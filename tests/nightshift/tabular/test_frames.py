@@ -34,7 +34,9 @@ def test_an_unknown_device_is_refused_with_those_allowed(device):
 
 @pytest.mark.skipif(importlib.util.find_spec("cudf") is not None, reason="RAPIDS is installed here")
 def test_cuda_without_rapids_names_what_is_missing_and_what_to_do():
-    with pytest.raises(UserError, match=r"needs RAPIDS, .*\(No module named 'cudf'\); .* pip install -e '.\[gpu\]'"):
+    with pytest.raises(
+        UserError, match=r"needs RAPIDS, .*\(No module named 'cudf'\); .* pip install 'nightshift-ml\[gpu\]'"
+    ):
         frames.backend("cuda")
 
 

@@ -182,4 +182,4 @@ def test_without_the_sdk_the_command_says_how_to_install_it(tmp_path: Path) -> N
     done = subprocess.run([sys.executable, "-c", code, "mcp"], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("nightshift: nightshift mcp needs the package mcp; in the checkout run: pip install")
+    assert done.stderr.startswith("nightshift: nightshift mcp needs the package mcp; run pip install")

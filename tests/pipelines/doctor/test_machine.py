@@ -44,7 +44,7 @@ def test_a_machine_without_a_complete_extra_for_its_device_is_told_which_there_a
     _, extras = machine.check_packages(['no-such-package; extra == "cpu"', 'numpy; extra == "aws"'])
 
     assert (extras.status, extras.allowed) == (FAILED, "cpu or gpu")
-    assert "pip install -e '.[cpu]'" in extras.fix
+    assert "pip install 'nightshift-ml[cpu]'" in extras.fix
 
 
 def test_too_little_disk_and_memory_are_faults() -> None:

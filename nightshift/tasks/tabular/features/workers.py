@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UnavailableError, UserError, suggest_install
 from nightshift.runtime.lineage import code_version
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def workers(where: str, device: str, seconds: int = SECONDS) -> Iterator[TaskPoo
         yield TaskPool()
         return
     if not importlib.util.find_spec("distributed"):
-        fix = "in the checkout run pip install -e '.[dask]', or leave it out"
+        fix = f"run {suggest_install('dask')}, or leave it out"
         raise UserError(f"state.dask is {where!r}, and Dask is missing; {fix}")
     import distributed
 
@@ -107,7 +107,7 @@ def _cluster(count: int, device: str) -> Any:
 
         return LocalCluster(n_workers=count, **private)
     if not importlib.util.find_spec("dask_cuda"):
-        fix = "in the checkout run pip install -e '.[gpu,dask-cuda]', or leave it out"
+        fix = f"run {suggest_install('gpu,dask-cuda')}, or leave it out"
         raise UserError(f"state.dask=local:{count} with --device cuda needs dask-cuda, and it is missing; {fix}")
     from dask_cuda import LocalCUDACluster
 

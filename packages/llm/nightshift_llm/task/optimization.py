@@ -22,6 +22,7 @@ from nightshift.runtime.errors import UserError, require_extra
 from nightshift.stats import bootstrap
 from nightshift.tasks.base import optimization as base
 from nightshift.tasks.items.references import KEYS, REFERENCE, SAMPLE
+from nightshift_llm import DISTRIBUTION
 from nightshift_llm.config import LanguageConfig
 from nightshift_llm.preprocessing import LanguagePreprocessing
 from nightshift_llm.task import documents, scores
@@ -91,7 +92,7 @@ class OptimizationTask(base.OptimizationTask):
         if not wanted:
             return []
         try:
-            with require_extra("optimization.weight_types", "engine", "packages/llm"):
+            with require_extra("optimization.weight_types", "engine", DISTRIBUTION):
                 from nightshift_llm.task import engine
             tokenizer, texts = open_tokenizer(uri, model), _read_validation_texts(config, features, model)
             every = -(-len(texts) // JUDGED)
