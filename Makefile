@@ -16,6 +16,8 @@ INFRA_VENV := .venv-infra
 TRITON_VENV := .venv-triton
 # RAPIDS and torch of the GPU image
 GPU_VENV := .venv-gpu
+# what judges the accessibility of pages in tests, which are skipped without it
+AXE := .axe/package/axe.min.js
 # certificates of the system's, which a proxy may have added to
 export UV_SYSTEM_CERTS := 1
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
@@ -44,7 +46,7 @@ NIGHTLY := damaged_states soak fuzz declarations projects plans_in_small kill_po
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop airflow airflow-stop check test test-project test-dags test-gpu test-cluster lint lint-workflows format docs schemas screenshots compile images scan sbom push promote audit dist \
+.PHONY: help run stop airflow airflow-stop axe check test test-project test-dags test-gpu test-cluster lint lint-workflows format docs schemas screenshots compile images scan sbom push promote audit dist \
   bench drift-bench figures \
   nightly reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-faults \
   cloud-state cloud-up cloud-images cloud-install cloud-schedule cloud-down
@@ -95,6 +97,13 @@ test-dags:
 # what is fitted and computed on a GPU beside its CPU twin; that there is none, or a library is missing, is a failure
 test-gpu: $(GPU_VENV)/.installed ## Compare what runs on this machine's GPU with the CPU
 	NIGHTSHIFT_TEST_GPU=1 $(GPU_VENV)/bin/pytest -m gpu $$(grep -rl --include='*.py' mark.gpu tests)
+
+axe: $(AXE) ## Download axe-core, which judges the accessibility of pages in tests
+
+$(AXE):
+	mkdir -p .axe
+	npm pack --silent --pack-destination .axe axe-core@4.14.1
+	tar -xzf .axe/axe-core-4.14.1.tgz -C .axe && touch $@
 
 # in a namespace of its own, with the image `base` of those in NIGHTSHIFT_IMAGES
 test-cluster: $(VENV)/.dev ## Run the cluster's tests on a real one: make test-cluster KUBECONFIG=file
@@ -233,7 +242,7 @@ cloud-down: $(VENV)/.dev ## Remove all that costs money: make cloud-down CLOUD=a
 	$(call RUN_CLOUD,down $(CLOUD) $(ENV) $(if $(BUCKETS),--buckets $(BUCKETS)))
 
 clean: ## Remove the environment and everything runs have made
-	rm -rf $(VENV) $(AIRFLOW_VENV) $(INFRA_VENV) $(TRITON_VENV) $(GPU_VENV) lake registry runs audit .airflow *.egg-info
+	rm -rf $(VENV) $(AIRFLOW_VENV) $(INFRA_VENV) $(TRITON_VENV) $(GPU_VENV) lake registry runs audit .airflow .axe *.egg-info
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \

@@ -18,11 +18,12 @@ from nightshift.contracts.state import ROOTS, State
 from pipelines.environments import local
 from pipelines.run_index import RunIndex
 from pipelines.ui.app import LARGEST, build_app
-from pipelines.ui.pages import PAGES
 from pipelines.ui.screen import make_axis
 from pipelines.workspace import Workspace
 from tests.pipelines.ui.conftest import (
     HERE,
+    NEWEST,
+    list_urls,
     open_ui,
     write_data,
     write_report,
@@ -31,12 +32,6 @@ from tests.pipelines.ui.conftest import (
     write_verdict,
 )
 
-NEWEST = "fraud-training-2018-07-31"
-VALUES = {"name": "fraud", "run": NEWEST, "version": "3", "day": "2018-07-30"}
-QUERIES = {
-    "/compare/runs": f"?left=fraud-training-2018-07-30&right={NEWEST}",
-    "/compare/versions/{name}": "?left=2&right=3",
-}
 # page -> the schema of its document
 SCHEMAS = {
     "/home": "overview",
@@ -76,10 +71,6 @@ class Tags(HTMLParser):
     @property
     def links(self) -> set[str]:
         return {attributes["href"] or "" for tag, attributes in self.tags if tag == "a"}
-
-
-def list_urls(suffix: str = "") -> dict[str, str]:
-    return {page.path: page.path.format(**VALUES) + suffix + QUERIES.get(page.path, "") for page in PAGES}
 
 
 def list_files(folder: Path) -> dict[str, int]:

@@ -1,0 +1,47 @@
+"""A real browser for a test: Debian's Chromium without a window, and axe-core's judgment of its pages."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+AXE = Path(".axe/package/axe.min.js")  # in the checkout; `make axe` downloads it
+SEVERE = ("serious", "critical")
+
+
+@contextmanager
+def open_browser() -> "Iterator[Browser]":
+    """Start a browser; without one the test is skipped."""
+    program = shutil.which("chromium")
+    require(program is not None, "Chromium is missing; apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # without a sandbox it runs as root too
+        yield playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+
+
+def find_barriers(page: "Page") -> list[str]:
+    """Return what keeps people from using an open page, as far as axe-core sees it: serious and critical findings."""
+    require(AXE.exists(), "axe-core is missing; run: make axe")
+    page.evaluate(AXE.read_text())
+    findings = page.evaluate("axe.run()")["violations"]
+    return [
+        f"{finding['id']}: {finding['help']}: {finding['nodes'][0]['html']}"
+        for finding in findings
+        if finding["impact"] in SEVERE
+    ]
+
+
+def require(is_there: bool, message: str) -> None:
+    """Skip the test where something is missing; CI has all of it."""
+    if not is_there:
+        assert "CI" not in os.environ, message
+        pytest.skip(message)
