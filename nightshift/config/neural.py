@@ -1,7 +1,7 @@
 """How networks are trained, whatever the task: batches and precision, and how processes share the work."""
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import annotated_types
 from pydantic import Field, ValidationInfo, field_validator
@@ -67,6 +67,8 @@ class Keep(StrEnum):
 
 class Fit(ConfigSection):
     """How a network is fitted; a recipe adds what describes the network itself."""
+
+    compares_rows: ClassVar[bool] = False  # whether the loss is of a whole batch, whose rows it compares
 
     epochs: Epochs = 15
     batch_size: BatchSize = Field(256, description="rows of a step, over all processes")

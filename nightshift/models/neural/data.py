@@ -4,7 +4,7 @@ No row is ever collated on its own. An epoch can be entered at any batch, so a t
 random is drawn for all rows in every process, so that it does not depend on how many processes there are.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -23,10 +23,11 @@ AHEAD = 1 << 28  # bytes that are gathered ahead at most, but for two blocks or 
 NOISE = 4
 ALIGNED = 64  # bytes, as PyTorch allocates on the CPU
 
-Samples = tuple[Tensor, Tensor]  # inputs (b, ...), labels (b, ...)
+Inputs = Any  # of rows, (b, ...): a tensor, or several by name
+Samples = tuple[Inputs, Tensor]  # labels (b, ...)
 Take = Callable[[npt.NDArray[np.int64]], npt.NDArray[Any]]  # numbers of rows (b,) -> what they hold (b, ...)
 # numbers of rows (n,), how many of them each batch has, batches to skip -> inputs of each of the others
-Gather = Callable[[Tensor, list[int], int], Iterator[Tensor]]
+Gather = Callable[[Tensor, list[int], int], Iterator[Inputs]]
 
 
 class BatchShare(NamedTuple):
@@ -38,7 +39,7 @@ class BatchShare(NamedTuple):
         size: rows of the whole batch.
     """
 
-    inputs: Tensor
+    inputs: Inputs
     labels: Tensor
     size: int
 
@@ -183,10 +184,27 @@ class AugmentedDataset(GatherDataset):
         for (inputs, labels), size in zip(changed, epoch.sizes, strict=True):
             own, read = epoch.share.span(size), wide.share.span(size)
             inside = slice(own.start - read.start, own.stop - read.start)
-            yield inputs[inside], labels[inside]
+            yield select_rows(inputs, inside), labels[inside]
 
     def _unchanged(self, epoch: Epoch) -> Iterator[Samples]:
         return super()._batches(epoch)
+
+
+def select_rows(inputs: Inputs, rows: slice) -> Inputs:
+    """Return some rows of inputs."""
+    if isinstance(inputs, Mapping):
+        return {name: values[rows] for name, values in inputs.items()}
+    return inputs[rows]
+
+
+def gather_together(gathers: Mapping[str, Gather]) -> Gather:
+    """Gather inputs of several kinds, by name."""
+
+    def gather(rows: Tensor, sizes: list[int], skip: int) -> Iterator[dict[str, Tensor]]:
+        gathered = [one(rows, sizes, skip) for one in gathers.values()]
+        return (dict(zip(gathers, inputs, strict=True)) for inputs in zip(*gathered, strict=True))
+
+    return gather
 
 
 def gather_resident(inputs: Tensor) -> Gather:

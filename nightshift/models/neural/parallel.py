@@ -5,6 +5,8 @@ the layout, a step is that of one process that has the whole batch.
 """
 
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from functools import cached_property
 
 import torch
 import torch.distributed as dist
@@ -92,6 +94,21 @@ class ParallelReplica(Replica):
             for module in part.modules():
                 if isinstance(module, FSDPModule):
                     module.reshard()
+
+    def gather(self, values: Tensor, size: int) -> Tensor:
+        """Return what belongs to all rows of a batch; see `Replica.gather`."""
+        spans = [replace(self.share, index=index).bounds(size) for index in range(self.share.processes)]
+        counts = [end - start for start, end in spans]
+        own = values.new_zeros(max(counts), *values.shape[1:])
+        own[: len(values)] = values
+        parts = [torch.empty_like(own) for _ in counts]
+        dist.all_gather(parts, own, self._row_group)
+        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+
+    @cached_property
+    def _row_group(self) -> dist.ProcessGroup:
+        """The processes with other rows of each batch, in their order."""
+        return self.mesh["replicate", "shard"]._flatten().get_group()  # noqa: SLF001 as torchtitan does
 
     def no_sync(self) -> AbstractContextManager[object]:
         """Keep gradients in this process."""

@@ -18,7 +18,7 @@ from torch.distributed.pipelining.schedules import (
 )
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from nightshift.config.neural import PipelineSchedule
+from nightshift.config.neural import Fit, PipelineSchedule
 from nightshift.models.neural.blocks import ConditionedBlocks
 from nightshift.models.neural.data import BatchShare
 from nightshift.models.neural.parallel import ParallelReplica, shard
@@ -41,7 +41,7 @@ class PipelineReplica(ParallelReplica):
 
     def _distribute(self) -> None:
         processes, rank = self.mesh["pipeline"].size(), self.mesh["pipeline"].get_local_rank()
-        check_pieces(self.model)
+        check_pieces(self.model, self.fit)
         cut = stages(self.model, processes * (2 if self.trainer.schedule in LOOPED else 1))
         if self.fit.microbatches < processes:
             raise UserError(
@@ -138,12 +138,16 @@ class PipelineReplica(ParallelReplica):
         return -(-own // pieces) * pieces
 
 
-def check_pieces(model: nn.Sequential) -> None:
+def check_pieces(model: nn.Sequential, fit: Fit) -> None:
     """Refuse a network whose rows depend on each other: pieces hold padding, and shapes are found with random rows.
 
     Raises:
-        UserError: when it normalizes over a batch.
+        UserError: when it normalizes over a batch, or its loss compares rows.
     """
+    if fit.compares_rows:
+        raise UserError(
+            "task.trainer.pipeline: the loss compares the rows of a batch, of which stages see pieces; write pipeline: 1"
+        )
     if any(isinstance(module, _BatchNorm) for module in model.modules()):
         raise UserError(
             "task.trainer.pipeline: this network normalizes over the rows of a batch, whose statistics padded pieces "

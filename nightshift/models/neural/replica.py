@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from nightshift.config.neural import Compile, Fit, Precision
+from nightshift.models.neural import gradient_cache
 from nightshift.models.neural.blocks import ConditionedBlocks
-from nightshift.models.neural.data import BatchShare
+from nightshift.models.neural.data import BatchShare, select_rows
 from nightshift.models.neural.epochs import WHOLE, RowShare
 from nightshift.models.neural.recomputation import recompute
 from nightshift.models.recipes import Recipe
@@ -55,7 +56,9 @@ class Replica:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         if self.fit.microbatches == self.share.processes == 1:
             return self._backward(batch, 1.0, scale)
-        *before, last = self._pieces(batch)
+        if self.fit.compares_rows:
+            return gradient_cache.backward(self, batch, scale)
+        *before, last = self.pieces(batch)
         with self.no_sync():
             losses = [self._backward(*piece, scale) for piece in before]
         return torch.stack([*losses, self._backward(*last, scale)]).sum()
@@ -64,12 +67,13 @@ class Replica:
     def measure(self, batch: BatchShare) -> Tensor:
         """Return the loss of a batch as `backward` does, of the network as it will be used, without gradients."""
         self._set_training(False)
-        losses = []
-        for piece, weight in self._pieces(batch):
-            with self.autocast:
-                losses.append(self._mean_loss(self.module(piece.inputs), piece.labels) * weight)
+        loss = gradient_cache.measure(self, batch) if self.fit.compares_rows else self._measure_pieces(batch)
         self._set_training(True)
-        return torch.stack(losses).sum()
+        return loss
+
+    def gather(self, values: Tensor, size: int) -> Tensor:  # noqa: ARG002
+        """Return what belongs to all rows of a batch of a size, (size, ...), of what belongs to this process's."""
+        return values
 
     def no_sync(self) -> AbstractContextManager[object]:
         """Keep gradients in this process."""
@@ -160,11 +164,18 @@ class Replica:
         scale(loss).backward()  # type: ignore[no-untyped-call]
         return loss.detach_()
 
+    def _measure_pieces(self, batch: BatchShare) -> Tensor:
+        losses = []
+        for piece, weight in self.pieces(batch):
+            with self.autocast:
+                losses.append(self._mean_loss(self.module(piece.inputs), piece.labels) * weight)
+        return torch.stack(losses).sum()
+
     def _mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean loss of rows."""
         return self.recipe.loss(outputs, labels)
 
-    def _pieces(self, batch: BatchShare) -> Iterator[tuple[BatchShare, float]]:
+    def pieces(self, batch: BatchShare) -> Iterator[tuple[BatchShare, float]]:
         """Yield this process's pieces of a batch with what they count; every process has equally many.
 
         Gradients are averaged over processes. A piece without rows is one row that counts nothing.
@@ -176,7 +187,7 @@ class Replica:
             start, end = (number * size // (processes * pieces) - before for number in (piece, piece + 1))
             first = min(start, len(labels) - 1)
             own = slice(first, max(end, first + 1))
-            yield BatchShare(inputs[own], labels[own], size), (end - start) * processes / size
+            yield BatchShare(select_rows(inputs, own), labels[own], size), (end - start) * processes / size
 
 
 def are_finite(values: Iterable[Tensor]) -> bool:

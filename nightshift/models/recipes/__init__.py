@@ -37,8 +37,8 @@ class Recipe(Protocol):
         Its children are the blocks: what is sharded, recomputed and compiled as one; a pipeline is cut between them.
         """
 
-    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean loss of a row."""
+    def loss(self, outputs: Any, labels: Tensor) -> Tensor:
+        """Return the mean loss of a row; of outputs (b, ...), several by name where the fit compares rows."""
 
     def optimizer_groups(self, trained: Mapping[str, Tensor]) -> list[Group]:
         """Return trained parameters, by name in the whole network, in groups with the optimizer's settings.

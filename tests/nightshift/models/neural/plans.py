@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,13 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from nightshift.config.neural import Trainer
 from nightshift.models.neural import devices, mesh, pipeline, processes, trainer  # noqa: F401 once, for every process
-from nightshift.models.neural.data import ResidentDataset
+from nightshift.models.neural.data import (
+    GatherDataset,
+    ResidentDataset,
+    TrainingDataset,
+    gather_resident,
+    gather_together,
+)
 from nightshift.models.neural.parallel import local, shard
 from nightshift.models.neural.replica import Replica
 from nightshift.models.neural.trainer import NetworkTraining
@@ -40,11 +47,12 @@ SELECTIVE = {"recompute": "selective"}  # beside one process that keeps all
 PIPELINE = {"pipeline": 2}
 PIECES = {"microbatches": 4}
 TOGETHER = {"sync_batch_norm": True}
-BEST = {"learning_rate": 1.0, "clip": 0.5, "validation": 0.2, "validations": 7, "keep": "best", **PIECES}
+HELD_OUT = {"validation": 0.2, "validations": 7, "keep": "best"}
+BEST = {"learning_rate": 1.0, "clip": 0.5, **HELD_OUT, **PIECES}
 MEASURED = {"ddp": {}, "fsdp": {"shard": 2}, "zero-2": {"zero": 2}, "tp": {"tensor": 2}, "pp": PIPELINE}
 DECAYED = {"weight_decay": 0.5}
 TIED = {"pretrained": str(Path(tempfile.gettempdir(), f"plans-{os.getpid()}"))}
-NETWORKS = ("llama", "resnet", "mixed")  # in the names of their plans; the others train an MLP
+NETWORKS = ("llama", "resnet", "mixed", "pairs")  # in the names of their plans; the others train an MLP
 Measure = Callable[[str, dict[str, Any] | None, dict[str, Any]], dict[str, torch.Tensor]]
 PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
     2: {
@@ -58,6 +66,11 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "ddp, gradients by PowerSGD in 7 buckets": ({"compression": "powersgd", "bucket_mb": 0.0003}, {}),
         "resnet, ddp": ({}, {**TOGETHER, "clip": 0.05}),
         "resnet, fsdp, recomputed": ({"shard": 2}, {**TOGETHER, "recompute": "full"}),
+        "pairs, ddp": ({}, {"clip": 0.05, **HELD_OUT}),
+        "pairs, ddp, 3 pieces, recomputed": ({}, {"microbatches": 3, "recompute": "full"}),
+        "pairs, fsdp": ({"shard": 2}, HELD_OUT),
+        "pairs, fsdp, 2 pieces": ({"shard": 2}, {"microbatches": 2, "clip": 0.05}),
+        "pairs, zero-2, 8 pieces": ({"zero": 2}, {"microbatches": 8}),
         "fsdp": ({"shard": 2}, {}),
         "fsdp, accumulated, clipped, recomputed": ({"shard": 2}, {**PIECES, "clip": 0.05, "recompute": "full"}),
         "fsdp, mixed": ({"shard": 2}, PIECES),
@@ -91,6 +104,8 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
     },
     4: {
         "hsdp 2 x 2": ({"shard": 2}, {}),
+        "pairs, hsdp 2 x 2": ({"shard": 2}, PIECES),
+        "pairs, ddp, more pieces than rows": ({}, {"microbatches": 32}),
         "dp 2 x tp 2": ({"tensor": 2}, {"clip": 0.05}),
         "fsdp 2 x tp 2": ({"shard": 2, "tensor": 2}, PIECES),
         "pp 2 x dp 2, zero-bubble": ({**PIPELINE, "schedule": "zero-bubble"}, PIECES),
@@ -126,12 +141,44 @@ class Mixed(MLP):
         return nn.Sequential(convolution.to(memory_format=torch.channels_last), first.requires_grad_(False), *others)
 
 
-def subject(name: str, overrides: dict[str, Any]) -> tuple[Recipe, ResidentDataset]:
+class PairParameters(MLPParameters):
+    """How two towers are fitted."""
+
+    compares_rows = True
+
+
+class Towers(nn.Module):
+    """Two kinds of numbers, (n, 5) each, to embeddings (n, 4)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Linear(5, 4), nn.Linear(5, 4)
+
+    def forward(self, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"left": self.left(inputs["left"]), "right": self.right(inputs["right"])}
+
+
+@dataclass(frozen=True)
+class Pairs(MLP):
+    """Brings pairs together, and everything else of a batch apart."""
+
+    def model(self) -> nn.Sequential:
+        return nn.Sequential(Towers())
+
+    def loss(self, outputs: dict[str, torch.Tensor], labels: torch.Tensor) -> torch.Tensor:
+        similar, own = outputs["left"] @ outputs["right"].T, torch.arange(len(labels))
+        losses = [nn.functional.cross_entropy(logits, own, reduction="none") for logits in (similar, similar.T)]
+        return (sum(losses) * (1 + labels)).mean()
+
+
+def subject(name: str, overrides: dict[str, Any]) -> tuple[Recipe, TrainingDataset]:
     """Return the network of a plan, and its 103 rows: neither batches nor processes nor pieces divide them."""
     if name.startswith("llama"):
         return decoder(overrides)
     if name.startswith("resnet"):
         return images(overrides)
+    if name.startswith("pairs"):
+        return pairs(overrides)
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(103, 5)).astype(np.float32)
     labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
@@ -139,13 +186,23 @@ def subject(name: str, overrides: dict[str, Any]) -> tuple[Recipe, ResidentDatas
     return recipe, ResidentDataset(*mlp.resident(matrix, labels, CPU), recipe.fit.batch_size)
 
 
-def decoder(overrides: dict[str, Any]) -> tuple[Recipe, ResidentDataset]:
+def decoder(overrides: dict[str, Any]) -> tuple[Recipe, TrainingDataset]:
     """Return a small Llama, and rows of documents with tokens of which some are not learned."""
     recipe = llama.build("", {"vocabulary": 32, "start": 0, "length": 16}, DECODER | SELECTIVE | overrides)
     drawn = torch.Generator().manual_seed(0)
     rows = torch.randint(0, 32, (103, 17), dtype=torch.int32, generator=drawn)
     weights = torch.rand(103, 16, generator=drawn).round()
     return recipe, ResidentDataset(rows, weights / weights.mean() / 16, recipe.fit.batch_size)
+
+
+def pairs(overrides: dict[str, Any]) -> tuple[Recipe, TrainingDataset]:
+    """Return two towers, and pairs of which one holds what the other does."""
+    recipe = Pairs(5, PairParameters.model_validate(BASE | overrides))
+    drawn = torch.Generator().manual_seed(0)
+    left = torch.randn(103, 5, generator=drawn)
+    right = left.flip(1) + torch.randn(103, 5, generator=drawn) / 10
+    gather = gather_together({"left": gather_resident(left), "right": gather_resident(right)})
+    return recipe, GatherDataset(gather, (left[:, 0] > 0).float(), recipe.fit.batch_size)
 
 
 @contextmanager
@@ -160,7 +217,7 @@ def pretrained_weights() -> Iterator[None]:
     shutil.rmtree(TIED["pretrained"])
 
 
-def images(overrides: dict[str, Any]) -> tuple[Recipe, ResidentDataset]:
+def images(overrides: dict[str, Any]) -> tuple[Recipe, TrainingDataset]:
     """Return a small ResNet whose processes normalize together."""
     fit = {"stages": "1,1", "width": 4, "epochs": 2, "batch_size": 32}
     recipe = resnet.build("", {"side": 6, "channels": 3, "classes": 4}, fit | overrides)
@@ -169,7 +226,7 @@ def images(overrides: dict[str, Any]) -> tuple[Recipe, ResidentDataset]:
     return recipe, ResidentDataset(pixels, torch.randint(0, 4, (103,), generator=drawn), recipe.fit.batch_size)
 
 
-def replicate(name: str, shared: dict[str, Any] | None, overrides: dict[str, Any]) -> tuple[Replica, ResidentDataset]:
+def replicate(name: str, shared: dict[str, Any] | None, overrides: dict[str, Any]) -> tuple[Replica, TrainingDataset]:
     """The network of a plan, or this process's part of it."""
     recipe, rows = subject(name, overrides)
     alone = shared is None
@@ -208,7 +265,7 @@ def check_shards(training: NetworkTraining, zero: int) -> None:
         local_size(value) for name, value in training.state().items() if name.endswith((".exp_avg", ".exp_avg_sq"))
     ]
     assert 0.4 < sum(shards) / (2 * trained) < 0.6
-    model(torch.zeros(2, 5))
+    model(next(training.batches()).inputs)
     assert {isinstance(weight, DTensor) for weight in model.parameters()} == {zero == 3}
 
 

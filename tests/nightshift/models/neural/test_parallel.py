@@ -13,7 +13,7 @@ from nightshift.models.recipes import resnet
 from nightshift.models.recipes.mlp import MLP, MLPParameters
 from nightshift.runtime.errors import UserError
 from pipelines import configs
-from tests.nightshift.models.neural.plans import PLANS
+from tests.nightshift.models.neural.plans import PLANS, PairParameters, Pairs
 
 # what is computed or sent in fewer bits differs by more
 COARSE = {"bf16": 0.01, "fp16": 0.01, "PowerSGD": 0.2}
@@ -82,6 +82,12 @@ def test_what_processes_cannot_share_is_refused_with_the_reason(fields, fit, mes
         mesh.build_mesh(MLPParameters(**fit), Trainer(**fields), torch.device("cpu"), 8)
 
 
+def test_a_loss_that_compares_rows_is_not_cut_into_stages():
+    recipe = Pairs(5, PairParameters())
+    with pytest.raises(UserError, match=r"the loss compares the rows of a batch, .*; write pipeline: 1"):
+        pipeline.check_pieces(recipe.model(), recipe.fit)
+
+
 def test_a_network_is_cut_into_stages_of_whole_blocks_under_their_own_names():
     model = MLP(3, MLPParameters(hidden=4, layers=4)).model()
 
@@ -94,7 +100,7 @@ def test_a_network_is_cut_into_stages_of_whole_blocks_under_their_own_names():
 def test_a_network_that_normalizes_over_a_batch_is_not_cut_into_stages():
     recipe = resnet.build("", {"side": 8, "channels": 1, "classes": 2}, {"width": 2})
     with pytest.raises(UserError, match=r"pipeline: this network normalizes over the rows of a batch, .*; write pip"):
-        pipeline.check_pieces(recipe.model())
+        pipeline.check_pieces(recipe.model(), recipe.fit)
 
 
 def test_more_stages_than_blocks_are_refused():
