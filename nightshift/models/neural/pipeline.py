@@ -146,7 +146,7 @@ def check_pieces(model: nn.Sequential, fit: Fit) -> None:
     """
     if fit.compares_rows:
         raise UserError(
-            "task.trainer.pipeline: the loss compares the rows of a batch, which stages see in pieces; write pipeline: 1"
+            "task.trainer.pipeline: the loss compares the rows of a batch, which stages see in pieces; write 1"
         )
     if any(isinstance(module, _BatchNorm) for module in model.modules()):
         raise UserError(

@@ -84,7 +84,7 @@ def test_what_processes_cannot_share_is_refused_with_the_reason(fields, fit, mes
 
 def test_a_loss_that_compares_rows_is_not_cut_into_stages():
     recipe = Pairs(5, PairParameters())
-    with pytest.raises(UserError, match=r"the loss compares the rows of a batch, .*; write pipeline: 1"):
+    with pytest.raises(UserError, match=r"the loss compares the rows of a batch, .*; write 1"):
         pipeline.check_pieces(recipe.model(), recipe.fit)
 
 
