@@ -64,6 +64,31 @@ class DriftHistory(Artifact):
     checks: list[DriftCheck] = Field(description="of the runs that have measured drift, the last to start first")
 
 
+class ScoredEvent(Part):
+    """An event of the lake, and what models have scored it."""
+
+    day: date = Field(description="UTC day of the event")
+    event_id: str
+    values: dict[str, str] = Field(description="column -> text, as ingestion has read it")
+    scores: list[dict[str, str]] = Field(description="column -> text, of each version that has scored it, the newest last")
+    features: dict[str, str] = Field(description="name -> text; empty where they were not read, or are gone")
+
+
+class EventList(Artifact):
+    """`nightshift events --json`: the events of a use case that hold an identifier."""
+
+    use_case: str = Field(description="name in the config")
+    columns: list[str] = Field(description="columns that hold identifiers, by their names inside the pipeline")
+    column: str = Field(description="the one that was searched")
+    value: str = Field(description="the identifier; empty: nothing was searched")
+    searched: list[date] = Field(description="the days that were searched, the newest first")
+    rows: int = Field(description="rows of these days")
+    missing: list[date] = Field(description="those of them whose file is gone")
+    older: date | None = Field(description="the next older day, from which a search can go on; null without one")
+    events: list[ScoredEvent] = Field(description="the newest day first")
+    left_out: int = Field(description="further events of these days")
+
+
 class StepCost(Part):
     """What a step of a run has cost."""
 

@@ -66,6 +66,9 @@ COMMANDS = {
     "notify": {
         "notify": "Deliver pending notifications of nights to the receivers of a config, or test the receivers.",
     },
+    "events": {
+        "events": "Find the events of a customer or another identifier, with what each version scored them.",
+    },
     "repair": {
         "repair": "Show the readable records of a damaged online state, or continue from them. Nothing is removed.",
     },
@@ -81,7 +84,7 @@ GROUPS = {
     "run": ("runs", "projects", "kubeflow", "costs", "notify", "ui", "mcp"),
     "models": ("models", "optimize"),
     "release": ("release",),
-    "data": ("definitions", "features", "repair", "gc"),
+    "data": ("definitions", "features", "events", "repair", "gc"),
     "cloud": ("cloud", "doctor"),
 }
 WIDTH = 12

@@ -42,11 +42,21 @@ class Box:
 
 @dataclass(frozen=True)
 class PageChoice:
-    """A form that leads to a page: its fields, each with what can be chosen, value -> text."""
+    """A form that leads to a page.
+
+    Attributes:
+        title: above it.
+        action: URL of the page.
+        fields: name -> what can be chosen, value -> text, the first beforehand.
+        texts: name -> what stands in a field to write into.
+        button: what it does.
+    """
 
     title: str
     action: str
     fields: dict[str, dict[str, str]]
+    texts: dict[str, str] = field(default_factory=dict)
+    button: str = "Compare"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A file a page: `read` makes its document from a workspace, `show` makes the page from its document alone."""
 
 from nightshift import entry_points
-from pipelines.ui.pages import compare, costs, data, drift, home, models, releases, runs
+from pipelines.ui.pages import compare, costs, data, drift, events, home, models, releases, runs
 from pipelines.ui.screen import WebPage
 
 PAGES = (
@@ -19,6 +19,8 @@ PAGES = (
     WebPage("/costs", costs.read, costs.show, "Costs"),
     WebPage("/data/{name}", data.read, data.show),
     WebPage("/data/{name}/{day}", data.read_quarantine, data.show_quarantine),
+    WebPage("/events/{name}", events.read, events.show),
+    WebPage("/events/{name}/{day}/{event}", events.read_event, events.show_event),
     WebPage("/compare/runs", compare.read_runs, compare.show_runs),
     WebPage("/compare/versions/{name}", compare.read_versions, compare.show_versions),
 )

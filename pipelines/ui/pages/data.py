@@ -1,26 +1,25 @@
 """Data: the days that runs have read, what was quarantined with examples, and days without rows."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from itertools import islice
 from typing import Any
 
-from nightshift import config, storage
+from nightshift import storage
 from nightshift.config.columns import Holds
 from nightshift.contracts.browsing import DataDay, DataDays, QuarantinedDay, QuarantinedRows
 from nightshift.contracts.section import Bars, Block, Cell, Fact, Row, TableColumn, Text
-from nightshift.contracts.tables import Manifest, Partition, partition_uri
+from nightshift.contracts.tables import Partition
 from nightshift.runtime.errors import UserError
 from nightshift.runtime.printable import printable
-from pipelines import records
+from pipelines import event_search
 from pipelines.run_index import IndexedRun
 from pipelines.ui.pages.runs import link_use_case
 from pipelines.ui.screen import PageLink, PagePanel, Screen, make_href, make_row, make_table, shorten
-from pipelines.workspace import Workspace, read_summary
+from pipelines.workspace import Workspace
 
-RUNS, DAYS = 40, 400  # the newest runs whose days are shown
-EVENTS = "ingestion/events"  # in a run's folder
+DAYS = 400  # shown
 REASON = "quarantine_reason"
 EXAMPLES, COLUMNS, CELL = 3, 12, 40
 MASK = "***"
@@ -34,7 +33,7 @@ def read(workspace: Workspace, params: Mapping[str, str]) -> DataDays:
     """
     name = params["name"]
     days: dict[date, DataDay] = {}
-    for run, manifest in _read_manifests(workspace, name):
+    for run, manifest in event_search.read_manifests(workspace, name, event_search.read_events):
         for part in manifest.partitions:
             days.setdefault(day := date.fromisoformat(part.date), _describe(day, run.name, part))
     return DataDays(use_case=name, days=[days[day] for day in sorted(days)][-DAYS:])
@@ -74,13 +73,13 @@ def read_quarantine(workspace: Workspace, params: Mapping[str, str]) -> Quaranti
         UserError: when no run has read that day, or its file is gone.
     """
     name, day = params["name"], _parse_day(params["day"])
-    for run, manifest in _read_manifests(workspace, name):
+    for run, manifest in event_search.read_manifests(workspace, name, event_search.read_events):
         part = next((part for part in manifest.partitions if part.date == str(day)), None)
         if part is None:
             continue
         bad = part.details.get("quarantined") or {}
         uri = part.details.get("quarantine_uri")
-        rows = _read_rows(_locate(workspace, name, day, uri)) if bad and uri else []
+        rows = _read_rows(event_search.relocate(workspace, name, "quarantine", day, uri)) if bad and uri else []
         masked = _list_identifiers(workspace, run)
         reasons = [_sample(reason, count, rows, masked) for reason, count in Counter(bad).most_common()]
         return QuarantinedDay(use_case=name, day=day, reasons=reasons)
@@ -103,20 +102,6 @@ def show_quarantine(quarantine: QuarantinedDay) -> Screen:
         links=links,
         panels=panels,
     )
-
-
-def _read_manifests(workspace: Workspace, name: str) -> Iterator[tuple[IndexedRun, Manifest]]:
-    """Return the runs of a use case that have read data, the newest first, with the manifest of what they read."""
-    return islice(workspace.index.derive_all(workspace.require_runs(name), read_manifest), RUNS)
-
-
-def read_manifest(folder: str) -> Manifest | None:
-    """Return the manifest of the events that a run in a folder has read, None where it has read none."""
-    uri = storage.join(folder, EVENTS)
-    if not storage.exists(uri):
-        # an engine may keep artifacts elsewhere
-        uri = read_summary(folder).get("links", {}).get("events", "")
-    return Manifest.read(uri) if uri and storage.exists(uri) else None
 
 
 def _describe(day: date, run: str, part: Partition) -> DataDay:
@@ -175,12 +160,6 @@ def _row(name: str, day: DataDay) -> Row:
     return make_row(cells, href, tag="" if day.read else "no rows", tone="neutral" if day.read else "bad")
 
 
-def _locate(workspace: Workspace, name: str, day: date, uri: str) -> str:
-    """Return where a day's rejected rows lie: in this lake, which may have been moved since, and nowhere else."""
-    key = uri.rsplit("/", 1)[-1].removesuffix(".parquet")
-    return partition_uri(workspace.state.lake, name, "quarantine", day, key)
-
-
 def _read_rows(uri: str) -> list[dict[str, Any]]:
     """Return all rejected rows of a day."""
     from pyarrow.parquet import read_table
@@ -189,18 +168,9 @@ def _read_rows(uri: str) -> list[dict[str, Any]]:
 
 
 def _list_identifiers(workspace: Workspace, run: IndexedRun) -> set[str] | None:
-    """Return the columns that hold identifiers by the config of a run, None where that cannot be read."""
-    folder = workspace.index.folder(run)
-    uri = storage.join(folder, records.FILE)
-    try:
-        raw = (
-            records.parse(storage.read_bytes(uri), uri).parameters["config"]
-            if storage.exists(uri)
-            else read_summary(folder)["config"]
-        )
-        return set(config.parse(raw).columns.holding(Holds.IDENTIFIER).values())
-    except (KeyError, UserError):
-        return None
+    """Return the user's columns that hold identifiers by the config of a run, None where that cannot be read."""
+    columns = event_search.read_columns(workspace, run)
+    return set(columns.holding(Holds.IDENTIFIER).values()) if columns else None
 
 
 def _sample(reason: str, count: int, rows: Sequence[Mapping[str, Any]], masked: set[str] | None) -> QuarantinedRows:

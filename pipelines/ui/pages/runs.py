@@ -97,6 +97,7 @@ def link_use_case(name: str) -> list[PageLink]:
         "Releases": ("releases", name),
         "Drift": ("drift", name),
         "Data": ("data", name),
+        "Events": ("events", name),
     }
     return [PageLink(title, href) for title, parts in pages.items() if (href := make_href(*parts))]
 

@@ -25,8 +25,9 @@ from pipelines.ui.pages import PAGES
 from pipelines.workspace import Workspace
 
 NEWEST = "fraud-training-2018-07-31"
-VALUES = {"name": "fraud", "run": NEWEST, "version": "3", "day": "2018-07-30"}
+VALUES = {"name": "fraud", "run": NEWEST, "version": "3", "day": "2018-07-30", "event": "3"}
 QUERIES = {
+    "/events/{name}": "?column=customer&id=ann",
     "/compare/runs": f"?left=fraud-training-2018-07-30&right={NEWEST}",
     "/compare/versions/{name}": "?left=2&right=3",
 }
@@ -59,13 +60,27 @@ def write_summary(run: Path, use_case: str = "fraud", **fields: Any) -> None:
 
 def write_data(folder: Path, run: Path, note: str) -> None:
     """Write what a run has read: a day with quarantined rows, and one without rows."""
-    uri = partition_uri(str(folder / "lake"), "fraud", "quarantine", date(2018, 7, 30), "abc")
     rows = {"transaction_id": ["100200", "100300"], "amount": ["-1", note], "quarantine_reason": ["bad_amount"] * 2}
+    write_partition(folder, "quarantine", rows)
+    write_partition(
+        folder, "events", {"event_id": [1, 2, 3], "customer": ["ann", note, "ann"], "amount": [1.5, 2.0, 3.0]}
+    )
+    write_partition(folder, "features", {"event_id": [1, 2, 3], "customer_count_7d": [4, 5, 6]})
+    scores = {"event_id": [1, 2, 3], "score": [0.1, 0.2, 0.9], "flagged": [False, False, True]}
+    write_partition(folder, "scores", scores | {"model_version": ["3"] * 3})
+    details = {"read": 12, "quarantined": {"bad_amount": 2}, "quarantine_uri": "/elsewhere/abc.parquet"}
+    empty = Partition("2018-07-31", "x", 0, "0", {"read": 0})
+    for table in ("events", "features"):
+        day = Partition("2018-07-30", "/elsewhere/abc.parquet", 3, "0", details)
+        name = "ingestion" if table == "events" else table
+        write_table(str(run / name / table), Table(table, [day, empty]))
+
+
+def write_partition(folder: Path, table: str, rows: dict[str, list[Any]]) -> None:
+    """Write a partition of the first day into the lake of a folder."""
+    uri = partition_uri(str(folder / "lake"), "fraud", table, date(2018, 7, 30), "abc")
     Path(uri).parent.mkdir(parents=True)
     pq.write_table(pa.table(rows), uri)
-    details = {"read": 12, "quarantined": {"bad_amount": 2}, "quarantine_uri": f"/elsewhere/{Path(uri).name}"}
-    days = [Partition("2018-07-30", "x", 10, "0", details), Partition("2018-07-31", "x", 0, "0", {"read": 0})]
-    write_table(str(run / "ingestion" / "events"), Table("events", days))
 
 
 def write_report(run: Path, text: str, use_case: str = "fraud") -> None:

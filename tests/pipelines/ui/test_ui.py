@@ -32,6 +32,7 @@ from tests.pipelines.ui.conftest import (
     write_verdict,
 )
 
+BEHIND_FORMS = ("/versions/", "/events/fraud?", "/events/fraud/")  # no link leads there before one is sent
 # page -> the schema of its document
 SCHEMAS = {
     "/home": "overview",
@@ -48,6 +49,8 @@ SCHEMAS = {
     "/costs": "spending",
     "/data/{name}": "data_days",
     "/data/{name}/{day}": "quarantined_day",
+    "/events/{name}": "event_list",
+    "/events/{name}/{day}/{event}": "event_list",
     "/compare/runs": "side_by_side",
     "/compare/versions/{name}": "side_by_side",
 }
@@ -113,7 +116,7 @@ def test_every_link_leads_to_a_page_and_no_page_loads_anything_from_elsewhere(fu
         assert all(client.get(resource).status_code == 200 for resource in resources if resource.startswith("/"))
         waiting |= {link for link in tags.links if link.startswith("/")} - seen
 
-    assert seen >= set(list_urls().values()) - {url for url in list_urls().values() if "/versions/" in url} - {"/runs/"}
+    assert seen >= {url for url in list_urls().values() if not any(form in url for form in BEHIND_FORMS)}
 
 
 def test_home_names_what_failed_what_warns_and_what_is_being_released(full: Path) -> None:
@@ -160,6 +163,17 @@ def test_rejected_rows_are_shown_with_their_identifiers_masked(full: Path) -> No
     assert (reason["reason"], reason["rows"]) == ("bad_amount", 2)
     assert reason["examples"][0] == {"transaction_id": "100***", "amount": "-1"}
     assert "No rows on 2018-07-31" in read_text(open_ui(full), "/data/fraud")
+
+
+def test_events_of_a_customer_lead_to_one_with_its_features_and_scores(full: Path) -> None:
+    client = open_ui(full)
+    listed = client.get("/events/fraud?column=customer&id=ann")
+
+    assert "Searched 2 days, 2018-07-30 to 2018-07-31, 3 rows." in listed.text
+    assert "The files of 1 of them are gone." in listed.text
+    (flagged,) = [link for link in Tags(listed.text).links if link.endswith("/3")]
+    text = "".join(read_text(client, flagged).split())
+    assert ["customerann" in text, "30.9True" in text, "customer_count_7d6" in text] == [True, True, True]
 
 
 @pytest.mark.parametrize(
