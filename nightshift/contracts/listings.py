@@ -70,7 +70,7 @@ class ScoredEvent(Part):
     day: date = Field(description="UTC day of the event")
     event_id: str
     values: dict[str, str] = Field(description="column -> text, as ingestion has read it")
-    scores: list[dict[str, str]] = Field(description="column -> text, of each version that has scored it, the newest last")
+    scores: list[dict[str, str]] = Field(description="column -> text, of each version that has scored it")
     features: dict[str, str] = Field(description="name -> text; empty where they were not read, or are gone")
 
 
