@@ -121,7 +121,7 @@ def _register(context: StepContext, verdicts: list[Verdict]) -> Version:
         "config_sha256": storage.fingerprint(content),
         "code_version": code_version(),
         "logical_date": str(context.day),
-        "parent_run": args.run,
+        registry.PARENT_RUN: args.run,
     }
     card = core.with_advice(storage.read_bytes(storage.join(args.evaluation, registry.CARD)).decode(), verdicts)
     measures = core.measures(verdicts) | _read_spending(context)

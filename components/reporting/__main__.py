@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from components.reporting import component, core, overview
+from components.reporting import component, core, overview, tracking
 from components.reporting.core import RunArtifacts, RunHeader
 from components.reporting.summary import Summary
 from nightshift import storage
@@ -35,6 +35,7 @@ def body(context: StepContext) -> None:
     storage.write_bytes(args.overview, overview.render(run_page, summary).encode())
     point_latest(runs, summary)
     notify(context, summary, artifacts)
+    tracking.track(context, summary)
     step.log.info("%s: %s", summary.status, storage.join(folder, "report.html"))
 
 

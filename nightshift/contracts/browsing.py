@@ -7,6 +7,7 @@ from pydantic import Field
 
 from nightshift.contracts.artifact import Artifact, Part
 from nightshift.contracts.listings import ListedRun, ListedVersion
+from nightshift.contracts.release_record import LivePeriod
 from nightshift.contracts.verdict import Decision, Measure
 
 
@@ -90,17 +91,6 @@ class VersionRecord(Artifact):
     reasons: list[str] = Field(description="why, one sentence each")
     measures: list[Measure] = Field(description="what its evaluation has measured")
     tags: dict[str, str] = Field(description="lineage, and who registered it and when")
-
-
-class LivePeriod(Part):
-    """A time in which a version was the champion."""
-
-    version: int
-    since: datetime = Field(description="UTC")
-    until: datetime | None = Field(description="UTC; null of the one that is live")
-    by: str = Field(description="user, or the step's")
-    run: str = Field(description="id of the run that promoted it; empty when it was done by hand")
-    reasons: list[str] = Field(description="the verdict behind it, one sentence each")
 
 
 class VersionHistory(Artifact):

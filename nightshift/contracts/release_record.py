@@ -2,6 +2,7 @@
 
 from datetime import date, datetime
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any
 
 from pydantic import Field
@@ -66,6 +67,17 @@ class Entry(Part):
         return self.versions[1] if len(self.versions) > 1 else None
 
 
+class LivePeriod(Part):
+    """A time in which a version was the champion."""
+
+    version: int
+    since: datetime = Field(description="UTC")
+    until: datetime | None = Field(description="UTC; null of the one that is live")
+    by: str = Field(description="user, or the step's")
+    run: str = Field(description="id of the run that promoted it; empty when it was done by hand")
+    reasons: list[str] = Field(description="the verdict behind it, one sentence each")
+
+
 class Release(Entry, Artifact):
     """The release record of a use case. It only grows: the newest state is its own, all before are the history."""
 
@@ -127,3 +139,18 @@ class Release(Entry, Artifact):
                 since[entry.live.version] = entry.since
             before = entry.live.version
         return since
+
+    @property
+    def live_periods(self) -> list[LivePeriod]:
+        """Which version was the champion when, oldest first."""
+        starts = [self.entries[0]]
+        starts += [after for before, after in pairwise(self.entries) if after.live.version != before.live.version]
+        ends = [*(entry.since for entry in starts[1:]), None]
+        return [
+            LivePeriod(
+                version=entry.live.version,
+                until=until,
+                **entry.model_dump(include={"since", "by", "run", "reasons"}),
+            )
+            for entry, until in zip(starts, ends, strict=True)
+        ]

@@ -12,12 +12,14 @@ from types import MappingProxyType
 from typing import Protocol
 
 from nightshift.contracts import package
+from nightshift.contracts.release_record import Release
 from nightshift.registry.folder import FolderRegistry
 from nightshift.registry.tracking import TrackingServer
-from nightshift.registry.version import CARD, CHAMPION, NewVersion, Version, audit, user
+from nightshift.registry.version import CARD, CHAMPION, PARENT_RUN, NewVersion, Version, audit
 from nightshift.runtime.errors import UserError, nearest
+from nightshift.runtime.lineage import user
 
-__all__ = ["CARD", "CHAMPION", "Registry", "Version", "user"]
+__all__ = ["CARD", "CHAMPION", "PARENT_RUN", "Registry", "Version", "user"]
 
 
 class Registry(Protocol):
@@ -98,6 +100,12 @@ def alias(registry: str, name: str) -> int | None:
 def set_alias(registry: str, name: str, version: int) -> None:
     """Give a version the alias `champion`."""
     _open(registry).set_alias(name, version)
+
+
+def tag_live(registry: str, name: str, record: Release) -> None:
+    """Have a tracking server say when versions were live; beside a folder the record alone does."""
+    if is_remote(registry):
+        TrackingServer(registry).tag_live(name, record)
 
 
 def find(registry: str, name: str, version: int) -> Version:

@@ -121,16 +121,16 @@ def change(ref: ReleaseRef, decide: Callable[[Release | None], Entry | None]) ->
 
 def mirror(ref: ReleaseRef, record: Release) -> None:
     """Point the registry's alias at the live version, also when the record changes meanwhile."""
-    number = record.live.version
-    if registry.alias(ref.registry, ref.name) == number:
+    if registry.alias(ref.registry, ref.name) == record.live.version:
         return
     while True:
-        registry.set_alias(ref.registry, ref.name, number)
+        registry.tag_live(ref.registry, ref.name, record)
+        registry.set_alias(ref.registry, ref.name, record.live.version)
         # another process may have set a newer one before; whoever comes last sees the newest record
         now = read(ref)
-        if now is None or now.live.version == number:
+        if now is None or now.live.version == record.live.version:
             return
-        number = now.live.version
+        record = now
 
 
 def entry(action: Action, version: Version, run: str = "", reasons: list[str] | None = None) -> Entry:

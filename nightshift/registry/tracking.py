@@ -1,30 +1,21 @@
-"""A registry behind an MLflow tracking server; MLflow, which takes seconds to import, is imported on use."""
+"""A registry behind an MLflow tracking server."""
 
 import atexit
-import functools
-import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from nightshift.contracts import package
-from nightshift.registry.version import CARD, CHAMPION, MODEL, NewVersion, Version, pick, user
-from nightshift.runtime.errors import UnavailableError, UserError, may_pass
+from nightshift.contracts.release_record import Release
+from nightshift.registry.version import CARD, CHAMPION, MODEL, PARENT_RUN, NewVersion, Version, pick
+from nightshift.tracking import live, nights, runs
+from nightshift.tracking.connection import connect
+from nightshift.tracking.runs import RunValues
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-
-# read by MLflow on import; its default of seven retries takes minutes
-SETTINGS = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DO_NOT_TRACK": "true",
-    "MLFLOW_LOGGING_LEVEL": "WARNING",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-}
 
 
 @dataclass(frozen=True)
@@ -76,11 +67,18 @@ class TrackingServer:
             source = _store_files(client, run_id, new.uri)
             if new.card:
                 client.log_text(run_id, new.card, CARD)
-            client.set_terminated(run_id)
             if _model(client, new.name) is None:
                 client.create_registered_model(new.name)
             tags = new.tags | {"sha256": new.package.sha256}
-            return int(client.create_model_version(new.name, source, run_id, tags=tags, await_creation_for=0).version)
+            version = client.create_model_version(new.name, source, run_id, tags=tags, await_creation_for=0).version
+            client.set_tag(run_id, runs.VERSION, str(version))
+            return int(version)
+
+    def tag_live(self, name: str, record: Release) -> None:
+        """Tag versions and their runs with the times at which they were live."""
+        with self._client() as client:
+            live.tag_versions(client, name, record)
+            live.tag_runs(client, name, record)
 
     def _download(self, version: Version) -> Version:
         import mlflow
@@ -90,76 +88,8 @@ class TrackingServer:
         path = mlflow.artifacts.download_artifacts(artifact_uri=version.uri, dst_path=folder, tracking_uri=self.url)
         return replace(version, uri=path.rstrip("/"), source=version.uri)
 
-    @contextmanager
-    def _client(self) -> Iterator["MlflowClient"]:
-        for name, value in SETTINGS.items():
-            os.environ.setdefault(name, value)
-        from mlflow.exceptions import MlflowException
-        from requests import RequestException
-
-        try:
-            yield _connect(self.url)
-        except (MlflowException, RequestException) as error:
-            raise _explain(self.url, error) from error
-
-
-def _explain(registry: str, error: Any) -> UserError | UnavailableError:
-    message = f"registry {registry}: {' '.join(str(error).split())[:300] or type(error).__name__}"
-    health = _health(registry) if _is_passing(error) else Health.REFUSING
-    if health is Health.REFUSING:
-        return UserError(
-            f"{message}; check what the server says, and the login in MLFLOW_TRACKING_USERNAME and _PASSWORD"
-        )
-    if health is Health.SILENT:
-        return UnavailableError(f"{message}; check that the server runs, then run the same command again")
-    part = "artifact store" if "mlflow-artifacts" in str(error) else "database"
-    return UnavailableError(
-        f"{message}; the server runs and answers other requests, its {part} failed: look in the server's log, fix what "
-        "it names (a bucket, a right to write, a full disk), then run the same command again"
-    )
-
-
-class Health(StrEnum):
-    """An MLflow server's reaction to a simple request."""
-
-    ANSWERING = "answering"
-    REFUSING = "refusing"  # or it is no MLflow, such as a proxy's login
-    SILENT = "silent"
-
-
-def _is_passing(error: Any) -> bool:
-    """Return whether a later request may succeed; a request that never arrived may."""
-    from requests import RequestException
-
-    if isinstance(error, RequestException):
-        return error.response is None or may_pass(error.response.status_code)
-    return may_pass(error.get_http_status_code())
-
-
-def _health(registry: str) -> Health:
-    """Send a simple request to tell a silent server from a refusal.
-
-    MLflow's client reports unknown statuses, and content other than its JSON, as internal errors.
-    """
-    from mlflow.exceptions import MlflowException
-    from mlflow.utils.credentials import get_default_host_creds
-    from mlflow.utils.rest_utils import http_request
-
-    request = {"endpoint": "/api/2.0/mlflow/experiments/search", "method": "GET", "params": {"max_results": 1}}
-    try:
-        response = http_request(get_default_host_creds(registry), raise_on_status=False, **request)
-    except MlflowException:
-        return Health.SILENT
-    if not response.ok:
-        return Health.SILENT if may_pass(response.status_code) else Health.REFUSING
-    return Health.ANSWERING if "json" in response.headers.get("Content-Type", "") else Health.REFUSING
-
-
-@functools.cache
-def _connect(url: str) -> "MlflowClient":
-    from mlflow import MlflowClient
-
-    return MlflowClient(url)
+    def _client(self) -> AbstractContextManager["MlflowClient"]:
+        return connect(self.url, "registry")
 
 
 def _model(client: "MlflowClient", name: str) -> Any:
@@ -171,28 +101,12 @@ def _version(entry: Any) -> Version:
 
 
 def _record(client: "MlflowClient", new: NewVersion) -> str:
-    """Create the MLflow run with the model's files, parameters and metrics, or complete an interrupted one."""
-    from mlflow.entities import Metric, Param
-
-    experiment, run_name = _experiment(client, new.name), new.package.sha256[:8]
-    # a run without a version is left by a killed registration
-    runs = client.search_runs([experiment], f"attributes.run_name = '{run_name}'", max_results=1)
-    run = runs[0] if runs else client.create_run(experiment, tags={"mlflow.user": user()}, run_name=run_name)
-    selected = new.package.candidates[new.package.selected]
-    parameters = {"candidate": new.package.selected, **selected.parameters}
-    values = [*((name, value, 0) for name, value in new.metrics.items()), *(("loss", y, x) for x, y in selected.losses)]
-    client.log_batch(
-        run.info.run_id,
-        # at the run's time: a second attempt repeats the values and adds none
-        metrics=[Metric(name, value, run.info.start_time, step) for name, value, step in values],
-        params=[Param(key, str(value)) for key, value in parameters.items()],
-    )
+    """Return the id of the MLflow run of the night that made a model, with what the registry has to say of it."""
+    # a night that is tried again has its run already; without a night the model stands for itself
+    name = new.tags.get(PARENT_RUN) or new.package.sha256[:8]
+    run = nights.find_run(client, runs.find_experiment(client, new.name), name)
+    runs.update(client, run, RunValues({"candidate": new.package.selected}, new.metrics))
     return str(run.info.run_id)
-
-
-def _experiment(client: "MlflowClient", name: str) -> str:
-    known = client.get_experiment_by_name(name)
-    return str(known.experiment_id if known else client.create_experiment(name))
 
 
 def _store_files(client: "MlflowClient", run_id: str, model_uri: str) -> str:

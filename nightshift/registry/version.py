@@ -1,17 +1,17 @@
 """A version of a model in a registry."""
 
-import getpass
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from nightshift.contracts.package import ModelPackage
 from nightshift.runtime.errors import UserError
+from nightshift.runtime.lineage import user
 
 CHAMPION = "champion"  # alias of the live version
 MODEL = "model"  # folder of a version's files
 CARD = "model_card.md"
+PARENT_RUN = "parent_run"  # tag with the id of the run that made a version
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,3 @@ def pick(versions: Sequence[Version], name: str, number: int) -> Version:
 def audit(action: str) -> dict[str, str]:
     """Return the tags with the time and the user of an action."""
     return {f"{action}_at": datetime.now(UTC).isoformat(timespec="seconds"), f"{action}_by": user()}
-
-
-def user() -> str:
-    """Return the user of this process."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
-        return f"uid {os.getuid()}"

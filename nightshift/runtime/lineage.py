@@ -1,5 +1,7 @@
-"""Which code made something."""
+"""Which code made something, and who ran it."""
 
+import getpass
+import os
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -28,3 +30,11 @@ def _commit(checkout: Path) -> str:
     except (OSError, subprocess.CalledProcessError):
         return ""
     return described.replace("-dirty", ".dirty")
+
+
+def user() -> str:
+    """Return the user of this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return f"uid {os.getuid()}"

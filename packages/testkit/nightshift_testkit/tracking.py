@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nightshift.registry import tracking
+from nightshift.tracking import connection
 from nightshift_testkit.processes import SECONDS, wait_until
 from nightshift_testkit.servers import free_port
 
@@ -31,7 +31,7 @@ def serve(store: Path, python: str = sys.executable, database: str = "", **varia
     command += ["--backend-store-uri", database or f"sqlite:///{store}/mlflow.db"]
     command += ["--artifacts-destination", str(store / "files")]
     with (store / "log").open("w") as log:
-        environment = {**os.environ, **tracking.SETTINGS, **SETTINGS, **variables}
+        environment = {**os.environ, **connection.SETTINGS, **SETTINGS, **variables}
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=environment)
     url = f"http://127.0.0.1:{port}"
     try:

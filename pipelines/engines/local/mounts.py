@@ -17,7 +17,7 @@ LOGINS = {
     "AWS_CONFIG_FILE": "~/.aws/config",
 }
 # keys, regions and endpoints, which are no files
-PREFIXES = ("AWS_", "NIGHTSHIFT_KAFKA", "NIGHTSHIFT_NOTIFY", "PYICEBERG_")
+PREFIXES = ("AWS_", "MLFLOW_TRACKING_", "NIGHTSHIFT_KAFKA", "NIGHTSHIFT_NOTIFY", "PYICEBERG_")
 
 
 def volumes(task: ir.PipelineTask, arguments: Mapping[str, Any], folder: Path) -> dict[str, str]:

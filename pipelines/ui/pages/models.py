@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import pairwise
 
 from nightshift import registry, storage
-from nightshift.contracts.browsing import LivePeriod, VersionHistory, VersionRecord
+from nightshift.contracts.browsing import VersionHistory, VersionRecord
 from nightshift.contracts.listings import ListedVersion, ModelList
-from nightshift.contracts.release_record import Release
+from nightshift.contracts.release_record import LivePeriod
 from nightshift.contracts.section import Block, Chart, Estimate, Series, TableColumn, Text, Tone
 from nightshift.contracts.verdict import FILE, Decision, Measure, Verdict
 from nightshift.registry import Version
@@ -31,7 +30,6 @@ from pipelines.workspace import Workspace, read_summary
 
 LISTED, CHARTED = 60, 8  # versions, measures
 EVALUATION = f"evaluation/evaluation/{FILE}"  # in a run's folder
-RUN = "parent_run"  # tag of a version: the run that made it
 DAY_SECONDS = 86400
 
 
@@ -82,7 +80,7 @@ def read_history(workspace: Workspace, params: Mapping[str, str]) -> VersionHist
         use_case=name,
         versions=[_describe(workspace, version, stored[version.version]) for version in newest],
         left_out=len(listed) - len(newest),
-        periods=list_periods(record) if record else [],
+        periods=record.live_periods if record else [],
     )
 
 
@@ -142,18 +140,6 @@ def show_version(record: VersionRecord) -> Screen:
     )
 
 
-def list_periods(record: Release) -> list[LivePeriod]:
-    """Return which version was the champion when, oldest first."""
-    starts = [record.entries[0]]
-    starts += [after for before, after in pairwise(record.entries) if after.live.version != before.live.version]
-    ends = [*(entry.since for entry in starts[1:]), None]
-    return [
-        LivePeriod(version=entry.live.version, since=entry.since, until=until, by=entry.by, run=entry.run,
-                   reasons=entry.reasons)
-        for entry, until in zip(starts, ends, strict=True)
-    ]  # fmt: skip
-
-
 def tabulate_measures(measures: Sequence[Measure]) -> Block:
     """Return a table of what a gate has measured."""
     columns = [TableColumn(title="Measure"), TableColumn(title="Value", format="plain")]
@@ -175,7 +161,7 @@ def estimate(measure: Measure) -> Estimate | float | None:
 
 def _describe(workspace: Workspace, listed: ListedVersion, version: Version) -> VersionRecord:
     runs = {run.name: run for run in workspace.index.runs(version.name)}
-    made_by = runs.get(version.tags.get(RUN, ""))
+    made_by = runs.get(version.tags.get(registry.PARENT_RUN, ""))
     verdict = workspace.index.try_derive(made_by, read_evaluation) if made_by else None
     return VersionRecord(
         listed=listed,
