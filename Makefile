@@ -35,6 +35,9 @@ DEVICE ?= cpu
 BROWSER ?= chromium
 CLOUD ?= aws
 ENV ?= dev
+# folder of the answers about environments, such as that of a project of one's own (default: infra/answers)
+ANSWERS ?=
+export NIGHTSHIFT_ANSWERS := $(ANSWERS)
 # of images that are pushed and promoted: a registry with its folder; and who signed what is promoted
 REGISTRY ?=
 SOURCE ?=

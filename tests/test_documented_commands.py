@@ -54,6 +54,7 @@ RUN_BY = {
     "exporter": "tests/pipelines/engines/kubeflow/test_exporter.py",
     "features": "tests/pipelines/cli/test_features.py",
     "gc": "tests/e2e/test_daily_run.py",
+    "init": "tests/test_wheels.py",
     "llm": "packages/llm/tests/cli/test_llm.py",
     "loadtest": "tests/pipelines/cli/test_cli.py",
     "mcp": "tests/pipelines/cli/test_mcp.py",
@@ -73,6 +74,7 @@ RUN_BY = {
     "show": "tests/pipelines/cli/test_cli.py",
     "stop": "tests/e2e/test_daily_run.py",
     "submit": "tests/e2e/test_kubeflow.py",
+    "update": "tests/test_wheels.py",
     "ui": "tests/pipelines/ui/test_ui.py",
 }
 # the pages' very lines of these are run below: they need no run, no network and no GPU

@@ -1,10 +1,11 @@
 """The answers file of an environment, with the settings that only its owner knows.
 
-It is `infra/answers/<cloud>-<environment>.yaml`.
+It is `infra/answers/<cloud>-<environment>.yaml`, or in the folder of the variable NIGHTSHIFT_ANSWERS.
 """
 
 import ipaddress
 import json
+import os
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,13 @@ from nightshift.runtime import strict_yaml
 from nightshift.runtime.errors import UserError, nearest
 from nightshift.runtime.image import ImageName
 
-FOLDER = Path(__file__).parents[1] / "answers"
+
+def choose_folder(infra: Path) -> Path:
+    """Return the folder of the files of answers: of a project of one's own, if the variable names it, or of `infra`."""
+    return Path(os.environ.get("NIGHTSHIFT_ANSWERS") or infra / "answers")
+
+
+FOLDER = choose_folder(Path(__file__).parents[1])
 Account = Annotated[str, Field(pattern=r"^[0-9]{12}$")]
 
 _SESSION = re.compile(r"arn:(aws[a-z-]*):sts::([0-9]{12}):assumed-role/([\w+=,.@-]+)/[\w+=,.@-]+")

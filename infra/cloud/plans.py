@@ -15,5 +15,5 @@ def plan(cloud: str, environment: str, source: Path = terraform.INFRA) -> dict[s
         UserError: when the answers file or terraform is missing.
         UnavailableError: when Terraform fails.
     """
-    answers = questions.read(cloud, environment, source / "answers")
+    answers = questions.read(cloud, environment, questions.choose_folder(source))
     return terraform.plan(cloud, answers.size, source, rendering.variables(answers))

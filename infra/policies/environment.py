@@ -37,7 +37,7 @@ def read(cloud: str, name: str, infra: Path = terraform.INFRA) -> Environment:
         UserError: when its file of answers is missing, or kustomize refuses its manifests.
         UnavailableError: when Terraform cannot plan it.
     """
-    answers = questions.read(cloud, name, infra / "answers")
+    answers = questions.read(cloud, name, questions.choose_folder(infra))
     variables = rendering.variables(answers)
     plan = terraform.plan(cloud, answers.size, infra, variables)
     try:

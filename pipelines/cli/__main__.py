@@ -76,11 +76,17 @@ COMMANDS = {
         "projects": "List what practitioners do with this, a page and a first command each; needs a checkout of the "
         "repository.",
     },
+    "scaffold": {
+        "init": "Write a project of your own into the current folder, which has to be empty.",
+        "update": "Show what the installed version would change in the files that `nightshift init` has written, or "
+        "change them.",
+    },
     "gc": {
         "gc": "List or delete expired runs, days, checkpoints and versions that no live model needs.",
     },
 }
 GROUPS = {
+    "project": ("scaffold",),
     "run": ("runs", "projects", "kubeflow", "costs", "notify", "ui", "mcp"),
     "models": ("models", "optimize"),
     "release": ("release",),
