@@ -23,7 +23,7 @@ from nightshift.contracts.listings import (
 from nightshift.contracts.section import PAGE, Page, read_page
 from nightshift.contracts.state import State
 from nightshift.contracts.verdict import FILE, Verdict
-from nightshift.registry import release_record
+from nightshift.registry import approvals, release_record
 from nightshift.registry.release_record import ReleaseRef
 from nightshift.runtime.errors import UserError, nearest
 from pipelines.run_index import SUMMARY, IndexedRun, RunIndex
@@ -188,7 +188,9 @@ def read_cost(folder: str) -> RunCost | None:
 
 
 def _list_versions(state: State, name: str) -> Iterator[ListedVersion]:
-    versions, record = registry.versions(state.registry, name), release_record.read(ReleaseRef.from_state(state, name))
+    ref = ReleaseRef.from_state(state, name)
+    versions, record = registry.versions(state.registry, name), release_record.read(ref)
+    waiting = {entry.version for entry in approvals.list_waiting(ref, record)}
     metric = next((version.tags["promise"] for version in reversed(versions) if "promise" in version.tags), None)
     for version in versions:
         tags = version.tags
@@ -197,6 +199,7 @@ def _list_versions(state: State, name: str) -> Iterator[ListedVersion]:
                 "use_case": name,
                 "version": version.version,
                 "champion": record is not None and record.live.version == version.version,
+                "waits": version.version in waiting,
                 "train_first": tags.get("train_first"),
                 "train_last": tags.get("train_last"),
                 "metric": metric,

@@ -14,7 +14,7 @@ from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.contracts.verdict import FILE, Verdict
 from nightshift.costs.spending import Account
 from nightshift.local import endpoint, examples
-from nightshift.registry import Version, release_record
+from nightshift.registry import Version, approvals, release_record
 from nightshift.registry.promotion import Move, PromotionCase, VersionInfo
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.lineage import code_version
@@ -65,6 +65,7 @@ def deploy(context: StepContext, patience: Patience) -> dict[str, float | str]:
         version = _register(context, verdicts)
         log.info("%s: version %d is registered", version.name, version.version)
         release_record.change(release_record.ReleaseRef.from_state(context.state, version.name), decide)
+        _note_waiting(context, version, settled[-1])
     caveats = [verdict.caveat for verdict in verdicts if verdict.caveat]
     record = _record(context.state, version, settled[-1], caveats)
     write_section(args.deployment, section.build(record))
@@ -96,9 +97,22 @@ def _settle(
     return DeploymentResult(outcome, decision.reasons, live, before, served, entry)
 
 
+def _note_waiting(context: StepContext, version: Version, settled: DeploymentResult) -> None:
+    """Have the version wait for a person, or not any more, where a person has to approve it."""
+    state = context.state
+    if not context.config.release.needs_approval or state.target is DeploymentTarget.RECORD_ONLY:
+        return
+    ref, named = release_record.ReleaseRef.from_state(state, version.name), release_record.describe(version)
+    champion = settled.live.sha256 if settled.live else None
+    waits = settled.outcome is DeploymentOutcome.WAITING
+    waiting = approvals.describe(named, champion, context.args.run, settled.reasons) if waits else None
+    approvals.note(ref, version.version, waiting)
+
+
 def _build_case(
     context: StepContext, version: Version, record: Release | None, verdicts: list[Verdict]
 ) -> PromotionCase:
+    ref = release_record.ReleaseRef.from_state(context.state, version.name)
     champion = _before(context, version, record, verdicts)
     rolled_back = record is not None and version.version in record.rolled_back
     return PromotionCase(
@@ -108,6 +122,8 @@ def _build_case(
         is_on_hold=context.state.target is DeploymentTarget.RECORD_ONLY,
         is_gradual=champion is not None and context.config.release.gradual,
         in_release=record.challenger.version if record and record.challenger else None,
+        needs_approval=context.config.release.needs_approval
+        and not approvals.is_approved(ref, version.sha256, champion.sha256 if champion else None),
     )
 
 

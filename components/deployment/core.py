@@ -26,6 +26,8 @@ def outcome(decision: PromotionDecision, champion: VersionInfo | None) -> Deploy
     """Return what becomes of a version, beside the champion before it."""
     if decision.move is Move.PROMOTE:
         return DeploymentOutcome.PROMOTED
+    if decision.move is Move.WAIT:
+        return DeploymentOutcome.WAITING
     return DeploymentOutcome.KEPT if champion else DeploymentOutcome.REGISTERED
 
 

@@ -27,9 +27,11 @@ def _outcome(record: Deployment) -> SectionOutcome:
     version, champion, decision = record.version, record.champion_version, record.decision
     # without an endpoint nothing serves it from here
     role = "live" if record.endpoint else "the champion"
+    stays = f"version {champion} stays {role}" if champion else "there is no champion"
     headline = {
         "promoted": f"Version {version} is {role}",
         "kept": f"Version {champion} stays {role}; version {version} was not promoted",
+        "waiting": f"Version {version} waits for a person's approval; {stays}",
         "registered": f"Version {version} was registered, not promoted; there is no champion",
     }[decision]
     tone = "bad" if record.caveats else "good" if decision == "promoted" else "neutral"

@@ -18,7 +18,8 @@ from nightshift.contracts.state import State
 from nightshift.contracts.tables import Table
 from nightshift.contracts.verdict import Verdict
 from nightshift.data.splits import Days
-from nightshift.registry import Version, release_record
+from nightshift.registry import Version, approvals, release_record
+from nightshift.registry.promotion import Move, PromotionDecision
 from nightshift.registry.release_record import ReleaseRef
 from nightshift.runtime import step
 from nightshift.runtime.context import StepContext
@@ -54,6 +55,19 @@ class ReleaseSetup:
         return usual if splits else usual.model_copy(update={"shares": []})
 
 
+@dataclass(frozen=True)
+class SettledRelease:
+    """What a run has made of a release.
+
+    Attributes:
+        record: as it is then.
+        waits: why the challenger waits for a person, one sentence each; empty where it does not.
+    """
+
+    record: Release
+    waits: list[str]
+
+
 def body(context: StepContext) -> dict[str, float | str]:
     """Take the release further now, on the target of the state."""
     return advance(context, datetime.now(UTC), factory.find_target)
@@ -79,9 +93,10 @@ def advance(
             "run training first: nightshift run"
         )
     reached = _verdicts(setup, before) if before.challenger else []
-    record = before if state.target is Kind.RECORD_ONLY else _advance_record(setup, reached)
-    step.log.info("%s: %s", config.name, section.headline(record))
-    write_section(args.release, section.build(record, reached, record != before))
+    settled = SettledRelease(before, []) if state.target is Kind.RECORD_ONLY else _advance_record(setup, reached)
+    record = settled.record
+    step.log.info("%s: %s", config.name, " ".join([section.headline(record), *settled.waits[:1]]))
+    write_section(args.release, section.build(record, reached, record != before, settled.waits))
     record.write(args.release)
     return _metadata(record, record != before)
 
@@ -160,15 +175,32 @@ def _compare_day(setup: ReleaseSetup, record: Release, table: Table, day: date) 
     return verdicts.sum_losses(champion, challenger, slices)
 
 
-def _advance_record(setup: ReleaseSetup, reached: Sequence[Verdict]) -> Release:
+def _advance_record(setup: ReleaseSetup, reached: Sequence[Verdict]) -> SettledRelease:
+    waits: list[str] = []
+
     def decide(record: Release | None) -> Entry | None:
         assert record
-        return _serve(setup, record, core.advance(record, reached, setup.rollout, setup.at))
+        decision = _judge(setup, record, reached)
+        waits[:] = decision.reasons if decision and decision.move is Move.WAIT else []
+        return _serve(setup, record, core.follow(record, decision, setup.rollout, setup.at) if decision else None)
 
     with registry.lock(setup.context.state.registry):
         record = release_record.change(setup.ref, decide)
-    assert record
-    return record
+        assert record
+        if record.challenger and setup.rollout.needs_approval:
+            waiting = approvals.describe(record.challenger, record.live.sha256, setup.at.run, waits) if waits else None
+            approvals.note(setup.ref, record.challenger.version, waiting)
+    return SettledRelease(record, waits)
+
+
+def _judge(setup: ReleaseSetup, record: Release, reached: Sequence[Verdict]) -> PromotionDecision | None:
+    challenger = record.challenger
+    if challenger is None:
+        return None
+    needs_approval = setup.rollout.needs_approval and not approvals.is_approved(
+        setup.ref, challenger.sha256, record.live.sha256
+    )
+    return core.judge(record, reached, setup.rollout, setup.at, needs_approval)
 
 
 def _serve(setup: ReleaseSetup, record: Release, entry: Entry | None) -> Entry | None:

@@ -9,7 +9,7 @@ horizon is reached without a decision. A version that was rolled back is not rel
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -17,7 +17,7 @@ from nightshift.config.policy import Rollout
 from nightshift.contracts.release_record import Action, Entry, Release, ReleasedVersion, Stage
 from nightshift.contracts.verdict import Verdict
 from nightshift.registry import promotion
-from nightshift.registry.promotion import Move, PromotionCase, VersionInfo
+from nightshift.registry.promotion import Move, PromotionCase, PromotionDecision, VersionInfo
 from nightshift.runtime.errors import UserError
 
 DAY = timedelta(days=1)
@@ -55,38 +55,50 @@ def start(record: Release, version: ReleasedVersion, at: Moment) -> Entry:
 
 
 def advance(record: Release, verdicts: Sequence[Verdict], rollout: Rollout, at: Moment) -> Entry | None:
-    """Return the next state of a release, None when it stays as it is.
+    """Return the next state of a release that nobody has to approve, None when it stays as it is.
+
+    For arguments and errors see `judge`.
+    """
+    return follow(record, judge(record, verdicts, rollout, at), rollout, at) if record.challenger else None
+
+
+def judge(
+    record: Release, verdicts: Sequence[Verdict], rollout: Rollout, at: Moment, needs_approval: bool = False
+) -> PromotionDecision:
+    """Return what becomes of the challenger of a release.
 
     Args:
-        record: as it is.
+        record: as it is, of a release that is under way.
         verdicts: of the challenger, by every gate that has something to judge by.
         rollout: of the config.
         at: the time, and who asks.
+        needs_approval: whether a person has to approve it before it is live, and has not.
 
     Raises:
         UserError: when a verdict is about another model, or compares with another champion.
     """
-    challenger = record.challenger
-    if challenger is None:
-        return None
     for verdict in verdicts:
         _check(verdict, record)
-    case = _build_case(record, verdicts, rollout, at)
-    decision = promotion.decide(case)
+    return promotion.decide(replace(_build_case(record, verdicts, rollout, at), needs_approval=needs_approval))
+
+
+def follow(record: Release, decision: PromotionDecision, rollout: Rollout, at: Moment) -> Entry | None:
+    """Return the state of a release that a decision leads to, None when it stays as it is."""
+    challenger = require_challenger(record)
     match decision.move:
         case Move.WITHDRAW:
             return withdraw(record, at, decision.reasons)
         case Move.PROMOTE:
             return _state(at, Action.PROMOTED, Stage.LIVE, [(challenger, 1)], decision.reasons)
         case Move.ADVANCE:
-            parts = [(record.live, 1 - case.next_share), (challenger, case.next_share)]
+            share = _find_next_share(record, rollout)
+            parts = [(record.live, 1 - share), (challenger, share)]
             return _state(at, Action.ADVANCED, Stage.CANARY, parts, decision.reasons)
     return None
 
 
 def _build_case(record: Release, verdicts: Sequence[Verdict], rollout: Rollout, at: Moment) -> PromotionCase:
-    challenger, shares = require_challenger(record), [*rollout.shares, 1.0]
-    share = next(share for share in shares if share > challenger.traffic)
+    challenger, shares, share = require_challenger(record), [*rollout.shares, 1.0], _find_next_share(record, rollout)
     expired = at.now - start_time(record) >= rollout.horizon_days * DAY
     return PromotionCase(
         VersionInfo.from_record(challenger),
@@ -98,6 +110,10 @@ def _build_case(record: Release, verdicts: Sequence[Verdict], rollout: Rollout, 
         next_share=share,
         evidence=(shares.index(share) + 1) / len(shares),
     )
+
+
+def _find_next_share(record: Release, rollout: Rollout) -> float:
+    return next(share for share in [*rollout.shares, 1.0] if share > require_challenger(record).traffic)
 
 
 def withdraw(record: Release, at: Moment, reasons: list[str]) -> Entry:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from nightshift.contracts.deployment import DeploymentOutcome
 from nightshift.contracts.release_record import Release, Stage
 from nightshift.contracts.section import Block, Fact, Row, Section, SectionOutcome, TableBlock, TableColumn
 from nightshift.contracts.verdict import Measure, Verdict
@@ -9,16 +10,18 @@ from nightshift.contracts.verdict import Measure, Verdict
 WEIGHT = 5
 
 
-def build(record: Release, verdicts: Sequence[Verdict], changed: bool) -> Section:
+def build(record: Release, verdicts: Sequence[Verdict], changed: bool, waits: Sequence[str] = ()) -> Section:
     """Return the section of a step of a release.
 
     Args:
         record: as it is now.
         verdicts: that were judged by; none where nothing is being released.
         changed: whether this run has changed the record.
+        waits: why the challenger waits for a person; none where it does not.
     """
     reasons = record.reasons if changed else [reason for verdict in verdicts for reason in verdict.reasons]
-    outcome = SectionOutcome(headline=headline(record), label=record.stage, tone="neutral", reasons=reasons)
+    label = DeploymentOutcome.WAITING if waits else record.stage
+    outcome = SectionOutcome(headline=headline(record), label=label, tone="neutral", reasons=list(waits) or reasons)
     blocks: list[Block] = [_states(record)]
     if verdicts:
         blocks.insert(0, _measures(verdicts))

@@ -77,7 +77,7 @@ class DriftSummary(SummaryPart):
 class DeploymentSummary(SummaryPart):
     """What was done with the model."""
 
-    decision: Literal["promoted", "kept", "registered"] = Field(description="what became of the new version")
+    decision: Literal["promoted", "kept", "registered", "waiting"] = Field(description="what became of the new version")
     reasons: list[str] = Field(description="why, one sentence each")
 
 

@@ -136,6 +136,9 @@ class Rollout(ConfigSection):
     """How a version takes over from the champion. See `nightshift/registry/promotion.py`."""
 
     gradual: bool = Field(False, description="true: what passes the gates is released in steps, not promoted at once")
+    approval: Literal["none", "required"] = Field(
+        "none", description="required: what passes the gates goes live once a person has approved it"
+    )
     shares: list[Annotated[float, annotated_types.Interval(gt=0, lt=1)]] = Field(
         [0.05, 0.25, 0.5], description="of the requests, one after the other; [] goes from shadow to live"
     )
@@ -157,6 +160,11 @@ class Rollout(ConfigSection):
     max_error_rate: Share = Field(0.01, description="of the challenger's requests")
     max_p99_ms: Milliseconds = Field(50, description="99th percentile of its latency")
     min_requests: Positive = Field(100, description="of the challenger, needed to apply the two limits")
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether a person has to approve a version before it is live."""
+        return self.approval == "required"
 
     @field_validator("shares")
     @classmethod

@@ -13,6 +13,7 @@ class DeploymentOutcome(StrEnum):
     PROMOTED = "promoted"
     KEPT = "kept"
     REGISTERED = "registered"
+    WAITING = "waiting"
 
 
 class Deployment(Artifact):
@@ -23,7 +24,7 @@ class Deployment(Artifact):
     sha256: str = Field(description="its identity")
     decision: DeploymentOutcome = Field(
         description="`promoted`: it is the champion now; `kept`: the champion stays; `registered`: it is not promoted, "
-        "and there is no champion to keep"
+        "and there is no champion to keep; `waiting`: it passes, and waits for a person's approval"
     )
     reasons: list[str] = Field(description="why, one sentence each")
     caveats: list[str] = Field([], description="what the gates have to say first of all, a sentence each")

@@ -21,6 +21,7 @@ class ListedVersion(Part):
     metric: str | None = Field(description="metric that the use case is judged by")
     metric_value: float | None = Field(description="its value on the test days")
     registered_at: datetime = Field(description="UTC")
+    waits: bool = Field(False, description="whether it has passed its gates and waits for a person's approval")
     live_since: datetime | None = Field(description="when it last became the champion, UTC; null if it never was")
 
 

@@ -15,6 +15,7 @@ class Move(StrEnum):
     """What happens to a version."""
 
     KEEP = "keep"  # it stays as it is
+    WAIT = "wait"  # the same, until a person has approved it
     START = "start"  # its release begins, in shadow
     ADVANCE = "advance"  # it answers more of the requests
     PROMOTE = "promote"  # it is the champion
@@ -58,6 +59,7 @@ class PromotionCase:
         horizon_days: after how many days without a decision the release ends now; None while there is time.
         next_share: share of the requests that a challenger gets next.
         evidence: share of the whole evidence that this takes.
+        needs_approval: a person has to approve it before it is live, and has not.
     """
 
     version: VersionInfo
@@ -70,6 +72,7 @@ class PromotionCase:
     horizon_days: int | None = None
     next_share: float = 1.0
     evidence: float = 1.0
+    needs_approval: bool = False
 
     @property
     def blocking(self) -> list[Verdict]:
@@ -181,6 +184,12 @@ def _has_share_left(case: PromotionCase) -> list[str] | None:
     return case.reasons if case.next_share < 1 else None
 
 
+def _needs_approval(case: PromotionCase) -> list[str] | None:
+    number = case.version.version
+    waits = f"Version {number} waits for an approval; `nightshift approve {number} --reason ...` takes it live."
+    return [waits, *case.reasons] if case.needs_approval else None
+
+
 def _passes(case: PromotionCase) -> list[str] | None:
     return case.reasons
 
@@ -193,6 +202,7 @@ NEW: Rules = (
     (_is_of_past_day, Move.KEEP),
     (_awaits_other, Move.KEEP),
     (_is_gradual, Move.START),
+    (_needs_approval, Move.WAIT),
     (_passes, Move.PROMOTE),
 )
 RELEASED: Rules = (
@@ -200,5 +210,6 @@ RELEASED: Rules = (
     (_is_expired, Move.WITHDRAW),
     (_waits, Move.KEEP),
     (_has_share_left, Move.ADVANCE),
+    (_needs_approval, Move.WAIT),
     (_passes, Move.PROMOTE),
 )

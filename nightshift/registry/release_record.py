@@ -15,12 +15,11 @@ from nightshift.contracts.release_record import Action, Entry, Release, Released
 from nightshift.contracts.state import State
 from nightshift.contracts.verdict import Decision
 from nightshift.registry import Version
-from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UserError
 from nightshift.storage import conditional
 
 # tags of a version: last day of its training data, identity of the version it was held to, decision of the evaluation
 TRAINED_UNTIL, REFERENCE, EVALUATION = "train_last", "reference", "evaluation"
-TRIES = 50  # each lost try means that another writer has succeeded
 
 
 @dataclass(frozen=True)
@@ -99,16 +98,16 @@ def settle(uri: str, name: str, decide: Callable[[Release | None], Entry | None]
     Raises:
         UnavailableError: when other writers come first all the time.
     """
-    for _ in range(TRIES):
-        content, version = conditional.read(uri)
+
+    def write(content: bytes | None) -> bytes | None:
         record = _parse(uri, content)
         entry = decide(record)
         if entry is None:
-            return record
+            return None
         wanted = record.followed_by(entry) if record else Release(use_case=name, **dict(entry))
-        if conditional.compare_and_set(uri, version, wanted.model_dump_json(indent=2).encode()):
-            return wanted
-    raise UnavailableError(f"{uri} was changed by others {TRIES} times in a row; run the same command again")
+        return wanted.model_dump_json(indent=2).encode()
+
+    return _parse(uri, conditional.settle(uri, write))
 
 
 def change(ref: ReleaseRef, decide: Callable[[Release | None], Entry | None]) -> Release | None:
@@ -153,13 +152,16 @@ def describe(version: Version) -> ReleasedVersion:
     )
 
 
-def promote(ref: ReleaseRef, number: int, before: Callable[[Version], None] = lambda _: None) -> Version:
+def promote(
+    ref: ReleaseRef, number: int, before: Callable[[Version], None] = lambda _: None, reason: str = ""
+) -> Version:
     """Make a version the champion by hand; the champion before it is remembered for `rollback`.
 
     Args:
         ref: of the use case.
         number: the version.
         before: called with the version before the record changes, so that what fails there changes nothing.
+        reason: why, in the person's words; may be empty.
 
     Raises:
         UserError: when there is no such version; the message lists what exists.
@@ -169,14 +171,14 @@ def promote(ref: ReleaseRef, number: int, before: Callable[[Version], None] = la
     def decide(record: Release | None) -> Entry | None:
         before(chosen)
         is_live = record is not None and record.live.version == number
-        return None if is_live else entry(Action.PROMOTED, chosen)
+        return None if is_live else entry(Action.PROMOTED, chosen, reasons=_quote(reason))
 
     change(ref, decide)
     return chosen
 
 
-def rollback(ref: ReleaseRef, before: Callable[[Version], None] = lambda _: None) -> Version:
-    """Take the newest version out of service: a challenger, else the champion; for `before` see `promote`.
+def rollback(ref: ReleaseRef, before: Callable[[Version], None] = lambda _: None, reason: str = "") -> Version:
+    """Take the newest version out of service: a challenger, else the champion; for the arguments see `promote`.
 
     Then the champion before it is the champion again.
 
@@ -188,10 +190,14 @@ def rollback(ref: ReleaseRef, before: Callable[[Version], None] = lambda _: None
     def decide(record: Release | None) -> Entry:
         target[:] = [_previous(ref, record)]
         before(target[0])
-        return entry(Action.ROLLED_BACK, target[0])
+        return entry(Action.ROLLED_BACK, target[0], reasons=_quote(reason))
 
     change(ref, decide)
     return target[0]
+
+
+def _quote(reason: str) -> list[str]:
+    return [f"By hand: {reason}"] if reason else []
 
 
 def predecessor(ref: ReleaseRef, record: Release | None) -> int | None:

@@ -5,12 +5,15 @@ on the server (a conditional PUT), so writers need not know of each other.
 """
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 from nightshift import storage
+from nightshift.runtime.errors import UnavailableError
 from nightshift.storage import clouds, stores
 
 ABSENT = ""
+TRIES = 50  # each lost try means that another writer has succeeded
 
 
 def read(uri: str) -> tuple[bytes | None, str]:
@@ -40,6 +43,29 @@ def compare_and_set(uri: str, expected: str, data: bytes) -> bool:
         return True
     # a try with a lost answer may have written it
     return read(uri)[0] == data
+
+
+def settle(uri: str, decide: Callable[[bytes | None], bytes | None]) -> bytes | None:
+    """Change a file from what it says; when another writer comes first, read and decide again.
+
+    Args:
+        uri: the file.
+        decide: gets the content, None of a missing file; returns the next one, or None to leave it as it is.
+
+    Returns:
+        the content as it is then.
+
+    Raises:
+        UnavailableError: when other writers come first all the time.
+    """
+    for _ in range(TRIES):
+        content, version = read(uri)
+        wanted = decide(content)
+        if wanted is None:
+            return content
+        if compare_and_set(uri, version, wanted):
+            return wanted
+    raise UnavailableError(f"{uri} was changed by others {TRIES} times in a row; run the same command again")
 
 
 def _read_version(fs: Any, path: str) -> tuple[bytes | None, str]:

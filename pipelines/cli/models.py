@@ -10,7 +10,8 @@ from nightshift.contracts import package
 from nightshift.contracts.listings import ListedVersion
 from nightshift.contracts.state import State
 from nightshift.local import endpoint, examples
-from nightshift.registry import Version, release_record
+from nightshift.registry import Version, approvals, release_record
+from nightshift.registry.audit_log import log_action
 from nightshift.registry.release_record import ReleaseRef
 from nightshift.runtime.errors import UserError
 from pipelines.cli import options
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
 
 def add(commands: options.Commands) -> None:
     """Add the commands."""
-    for function in (models, promote, rollback, serve, stop):
+    for function in (models, approve, promote, rollback, serve, stop):
         command = options.add_command(commands, function.__name__, str(function.__doc__))
         options.add_workspace(command)
-        if function is promote:
-            command.add_argument("version", help="number of the version to promote, from `nightshift models`")
+        if function in (approve, promote):
+            command.add_argument("version", help="number of the version, from `nightshift models`")
+        if function in (approve, promote, rollback):
+            options.add_reason(command, required=function is approve)
         if function not in (serve, stop):
             options.add_registry(command)
         if function is models:
@@ -47,20 +50,35 @@ def models(args: argparse.Namespace) -> int:
     return 0
 
 
+def approve(args: argparse.Namespace) -> int:
+    """Approve a version that has passed its gates and waits for a person, which makes it the champion."""
+    state = options.select_state(args)
+    ref = _find_ref(state, options.use_case(args))
+    number = _parse_version(ref, args.version)
+    with log_action(state, "approve", ref.name, f"version {number}", args.reason), registry.lock(state.registry):
+        record = approvals.approve(ref, number, args.reason, partial(_update, state))
+    if record.live.version == number:
+        return options.say(_describe_champion(ref.name, number))
+    return options.say(f"{ref.name}: version {number} is approved; `nightshift run release` takes it on to live")
+
+
 def promote(args: argparse.Namespace) -> int:
     """Make a version the champion and serve it."""
     state = options.select_state(args)
     ref = _find_ref(state, options.use_case(args))
-    with registry.lock(state.registry):
-        return _say(release_record.promote(ref, _parse_version(ref, args.version), partial(_update, state)))
+    number = _parse_version(ref, args.version)
+    with log_action(state, "promote", ref.name, f"version {number}", args.reason), registry.lock(state.registry):
+        version = release_record.promote(ref, number, partial(_update, state), args.reason)
+    return options.say(_describe_champion(ref.name, version.version))
 
 
 def rollback(args: argparse.Namespace) -> int:
     """Restore the previous champion."""
     state = options.select_state(args)
     ref = _find_ref(state, options.use_case(args))
-    with registry.lock(state.registry):
-        return _say(release_record.rollback(ref, partial(_update, state)))
+    with log_action(state, "rollback", ref.name, "champion", args.reason), registry.lock(state.registry):
+        version = release_record.rollback(ref, partial(_update, state), args.reason)
+    return options.say(_describe_champion(ref.name, version.version))
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -105,22 +123,28 @@ def _update_beside(state: State, version: Version) -> None:
         serving.follow(state.registry, version, endpoint.PATIENCE)
 
 
-def _say(version: Version) -> int:
-    return options.say(f"{version.name}: version {version.version} is the champion now")
+def _describe_champion(name: str, number: int) -> str:
+    return f"{name}: version {number} is the champion now"
 
 
 def _table(name: str, versions: list[ListedVersion]) -> "Table":
     from rich import box
     from rich.table import Table
 
+    any_waits = any(version.waits for version in versions)
     # narrow enough for 80 columns
-    table = Table(title=f"{name} (* champion)", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title=f"{name} (* champion{', ? waits for an approval' if any_waits else ''})",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
     metric = versions[-1].metric or "metric"
     for heading in ("version", "trained on", metric.replace("_", "\n"), "registered", "live since (UTC)"):
         table.add_column(heading, no_wrap=True)
     for version in versions:
         table.add_row(
-            f"{version.version} *" if version.champion else str(version.version),
+            f"{version.version}{' *' if version.champion else ' ?' if version.waits else ''}",
             f"{version.train_first} .. {version.train_last}",
             "-" if version.metric_value is None else f"{version.metric_value:.4f}",
             str(version.registered_at.date()),

@@ -83,6 +83,12 @@ def add_json(command: argparse.ArgumentParser, *schemas: str) -> None:
     command.add_argument("--json", action="store_true", help=f"print only a JSON document, see {files}")
 
 
+def add_reason(command: argparse.ArgumentParser, required: bool = False) -> None:
+    """Add why a person does something."""
+    suffix = "" if required else " (default: none)"
+    command.add_argument("--reason", required=required, default="", help=f"reason, for the audit log{suffix}")
+
+
 def add_registry(command: argparse.ArgumentParser) -> None:
     """Add where models are registered, where it is not in the workspace."""
     command.add_argument(

@@ -4,12 +4,14 @@ import argparse
 import re
 import shlex
 import subprocess
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nightshift.contracts.state import TARGETS, DeploymentTarget
+from nightshift.contracts.state import TARGETS, DeploymentTarget, State
 from nightshift.data.dates import parse_date
+from nightshift.registry.audit_log import log_action
 from nightshift.runtime.argv import shorten
 from nightshift.runtime.errors import UserError
 from nightshift.runtime.step import USER_ERROR
@@ -45,7 +47,8 @@ def add(commands: options.Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run a pipeline on this machine, or resume an unfinished run."""
     this = _resume_run(args) if args.resume else _start_run(args)
-    code = _execute(runs.use_containers(this) if args.runner == "docker" else this)
+    with _log_start(this, args):
+        code = _execute(runs.use_containers(this) if args.runner == "docker" else this)
     page = _page(this.folder)
     # a resumed run does not know the options it was started with
     if code == 0 and page and page.headline.next and not args.resume:
@@ -153,6 +156,15 @@ def _start_run(args: argparse.Namespace) -> Run:
     )
 
 
+def _log_start(this: Run, args: argparse.Namespace) -> AbstractContextManager[None]:
+    """Log that a person starts or resumes a run, where a reason says why."""
+    if not args.reason:
+        return nullcontext()
+    state, name = this.arguments.get("state"), this.arguments.get("config", {}).get("name", "")
+    where = State.from_mapping(state) if state else options.state(args)
+    return log_action(where, "resume" if args.resume else "run", name, this.folder.name, args.reason)
+
+
 def _resume_run(args: argparse.Namespace) -> Run:
     overrides = [*options.parameters(args), *(name for name in ("target", "plan") if getattr(args, name))]
     if overrides:
@@ -210,6 +222,7 @@ def _add_run(commands: options.Commands) -> None:
         help="serve, only register, or only record the model (default: local, with docker register-only)",
     )
     command.add_argument("--resume", metavar="RUN", help="resume an unfinished run with its original parameters")
+    options.add_reason(command)
     options.add_parameters(command)
     plans.add_plan(command)
     command.set_defaults(command=run, usual=command.get_default)
