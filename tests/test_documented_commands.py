@@ -47,6 +47,7 @@ RUN_BY = {
     "cloud": "tests/infra/test_cloud.py",
     "compile": "tests/test_documented_commands.py",
     "config": "tests/pipelines/cli/test_cli.py",
+    "approve": "tests/pipelines/cli/test_models.py",
     "costs": "tests/pipelines/cli/test_costs.py",
     "debug-dump": "tests/pipelines/cli/test_doctor.py",
     "doctor": "tests/pipelines/cli/test_doctor.py",

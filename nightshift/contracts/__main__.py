@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nightshift import entry_points
+from nightshift.contracts.approvals import ApprovalRecord
 from nightshift.contracts.artifact import Artifact
+from nightshift.contracts.audit_log import LoggedAction
 from nightshift.contracts.browsing import (
     DataDays,
     Overview,
@@ -49,6 +51,7 @@ from nightshift.contracts.verdict import Verdict
 # file name -> the artifact, or what a command prints
 ARTIFACTS: dict[str, type[Artifact]] = {
     "aliases": Aliases,
+    "approvals": ApprovalRecord,
     "backfill_report": BackfillReport,
     "collective_report": CollectiveReport,
     "side_by_side": SideBySide,
@@ -64,6 +67,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "health_report": HealthReport,
     "launch": Launch,
     "loadtest": LoadTest,
+    "logged_action": LoggedAction,
     "model": ModelPackage,
     "model_list": ModelList,
     "numbers_evaluation": NumberEvaluation,

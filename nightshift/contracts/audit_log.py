@@ -7,7 +7,7 @@ from pydantic import Field
 from nightshift.contracts.artifact import Artifact
 
 
-class AuditEntry(Artifact):
+class LoggedAction(Artifact):
     """What a person has done, or tried to do."""
 
     action: str = Field(description="`approve`, `promote`, `rollback`, `run`, `release pause` ...")

@@ -26,6 +26,7 @@ class AttentionCause(StrEnum):
     FAILED = "failed"
     STOPPED = "stopped"
     WARNING = "warning"  # a step of the newest run says something that is no good news
+    APPROVAL = "approval"  # a version has passed its gates and waits for a person
     RELEASE = "release"  # two versions share the requests, or are about to
 
 
@@ -35,6 +36,7 @@ class AttentionItem(Part):
     cause: AttentionCause
     use_case: str | None = Field(description="name in the config; null of a pipeline without one")
     run: str | None = Field(description="id; null of a release")
+    version: int | None = Field(None, description="that waits for an approval; null of anything else")
     logical_date: date | None = Field(description="last complete UTC day of the run's data")
     title: str = Field(description="a line")
     reasons: list[str] = Field(description="why, a sentence each; the first few")

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from nightshift import registry, storage
-from nightshift.contracts.audit_log import AuditEntry
+from nightshift.contracts.audit_log import LoggedAction
 from nightshift.contracts.state import State
 from nightshift.runtime.errors import UnavailableError, UserError
 
@@ -19,7 +19,7 @@ def log_action(state: State, action: str, use_case: str, subject: str, reason: s
 
     Args:
         state: with the audit root.
-        action: see `AuditEntry`, as are the others.
+        action: see `LoggedAction`, as are the others.
         use_case: name in the config.
         subject: what it is done to.
         reason: in the person's words; may be empty.
@@ -28,7 +28,7 @@ def log_action(state: State, action: str, use_case: str, subject: str, reason: s
         yield
         return
     now = datetime.now(UTC)
-    entry = AuditEntry(action=action, use_case=use_case, subject=subject, at=now, by=registry.user(), reason=reason)
+    entry = LoggedAction(action=action, use_case=use_case, subject=subject, at=now, by=registry.user(), reason=reason)
     name = f"{now:%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.json"
     uri = storage.join(state.audit, use_case, "actions", name)
     entry.write(uri)
@@ -40,7 +40,7 @@ def log_action(state: State, action: str, use_case: str, subject: str, reason: s
     entry.model_copy(update={"outcome": "done"}).write(uri)
 
 
-def read_actions(state: State, use_case: str) -> list[AuditEntry]:
+def read_actions(state: State, use_case: str) -> list[LoggedAction]:
     """Return the actions of persons on a use case, oldest first."""
     folder = storage.join(state.audit, use_case, "actions")
-    return [AuditEntry.read(storage.join(folder, name)) for name in sorted(storage.names(folder))]
+    return [LoggedAction.read(storage.join(folder, name)) for name in sorted(storage.names(folder))]

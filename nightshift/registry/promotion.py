@@ -186,7 +186,7 @@ def _has_share_left(case: PromotionCase) -> list[str] | None:
 
 def _needs_approval(case: PromotionCase) -> list[str] | None:
     number = case.version.version
-    waits = f"Version {number} waits for an approval; `nightshift approve {number} --reason ...` takes it live."
+    waits = f"Version {number} waits for an approval; `nightshift approve {number} --reason ...` gives it."
     return [waits, *case.reasons] if case.needs_approval else None
 
 

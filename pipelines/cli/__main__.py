@@ -36,6 +36,7 @@ COMMANDS = {
     },
     "models": {
         "models": "List the registered model versions.",
+        "approve": "Approve a version that has passed its gates and waits for a person.",
         "promote": "Make a version the champion and serve it.",
         "rollback": "Restore the previous champion.",
         "serve": "Run the local endpoint in the foreground, for a supervisor that restarts it.",
@@ -61,7 +62,7 @@ COMMANDS = {
         "mcp": "Answer an MCP client on stdin and stdout, read-only: runs, reports, models, drift, costs.",
     },
     "ui": {
-        "ui": "Serve the workspace's pages on this machine, read-only: runs, reports, models, drift, data, costs.",
+        "ui": "Serve the workspace's pages on this machine: runs, reports, models, drift, data, costs.",
     },
     "notify": {
         "notify": "Deliver pending notifications of nights to the receivers of a config, or test the receivers.",

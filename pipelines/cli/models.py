@@ -51,7 +51,7 @@ def models(args: argparse.Namespace) -> int:
 
 
 def approve(args: argparse.Namespace) -> int:
-    """Approve a version that has passed its gates and waits for a person, which makes it the champion."""
+    """Approve a version that has passed its gates and waits for a person."""
     state = options.select_state(args)
     ref = _find_ref(state, options.use_case(args))
     number = _parse_version(ref, args.version)

@@ -1,14 +1,22 @@
 """The command that serves a workspace's pages to people."""
 
 import argparse
+import os
+import secrets
+from typing import TYPE_CHECKING
 
 from nightshift import storage
 from nightshift.contracts.state import ROOTS, DeploymentTarget, State
 from nightshift.http.addresses import HOST, listen
+from nightshift.runtime.errors import UserError
 from pipelines.cli import options
 from pipelines.workspace import Workspace
 
+if TYPE_CHECKING:
+    from pipelines.ui.access import AccessGate
+
 PORT = 8765
+TOKEN, SHORTEST = "NIGHTSHIFT_UI_TOKEN", 16
 
 
 def add(commands: options.Commands) -> None:
@@ -19,11 +27,17 @@ def add(commands: options.Commands) -> None:
     )
     options.add_registry(command)
     command.add_argument("--port", type=int, default=PORT, help="port, or the next free one (default: %(default)s)")
+    command.add_argument(
+        "--allow",
+        action="store_true",
+        help=f"let who has the token start and retry runs, hold releases, approve and roll back; {TOKEN} holds the "
+        "token, or the command prints a new one (default: read-only)",
+    )
     command.set_defaults(command=ui)
 
 
 def ui(args: argparse.Namespace) -> int:
-    """Serve the workspace's pages on this machine, read-only: runs, reports, models, drift, data, costs."""
+    """Serve the workspace's pages on this machine: runs, reports, models, drift, data, costs."""
     import uvicorn
 
     from pipelines.ui.app import build_app
@@ -31,10 +45,25 @@ def ui(args: argparse.Namespace) -> int:
     workspace = Workspace(_state(args))
     count = len(workspace.index.runs())
     listener = listen(args.port)
-    options.say(f"ui       http://{HOST}:{listener.getsockname()[1]}/ ({count:,} runs; Ctrl-C ends it)")
-    config = uvicorn.Config(build_app(workspace), log_level="warning", server_header=False)
+    url = f"http://{HOST}:{listener.getsockname()[1]}"
+    options.say(f"ui       {url}/ ({count:,} runs; Ctrl-C ends it)")
+    gate = _make_gate(url) if args.allow else None
+    config = uvicorn.Config(build_app(workspace, gate), log_level="warning", server_header=False)
     uvicorn.Server(config).run(sockets=[listener])
     return 0
+
+
+def _make_gate(url: str) -> "AccessGate":
+    """Return who lets in those with the token of the environment, or with a new one, which is printed."""
+    from pipelines.ui.access import TOKEN_BYTES, AccessGate
+
+    token = os.environ.get(TOKEN, "")
+    if 0 < len(token) < SHORTEST:
+        raise UserError(f"{TOKEN} has {len(token)} characters; give it {SHORTEST} at least, or leave it out")
+    if not token:
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        options.say(f"to act   {url}/login?token={token}")
+    return AccessGate(token)
 
 
 def _state(args: argparse.Namespace) -> State:

@@ -1,4 +1,4 @@
-"""The UI's server: each page and its document at a stable URL. Nothing can be changed through it."""
+"""The UI's server: each page and its document at a stable URL; what can be changed through it is in `actions.py`."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -19,7 +19,8 @@ from nightshift.http.cross_site import check_site
 from nightshift.http.errors import CrossSiteError
 from nightshift.http.messages import HttpRequest
 from nightshift.runtime.errors import UnavailableError, UserError
-from pipelines.ui import html
+from pipelines.ui import actions, html
+from pipelines.ui.access import AccessGate
 from pipelines.ui.pages import PAGES, list_pages
 from pipelines.ui.screen import Screen, WebPage, shorten, shorten_all
 from pipelines.workspace import Workspace
@@ -30,7 +31,8 @@ HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    # with no-referrer, a browser hides the origin of a form that is sent here
+    "referrer-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
@@ -41,14 +43,20 @@ STATIC = {
 }
 
 
-def build_app(workspace: Workspace) -> Starlette:
-    """Return the UI of a workspace."""
+def build_app(workspace: Workspace, gate: AccessGate | None = None) -> Starlette:
+    """Return the UI of a workspace.
+
+    Args:
+        workspace: what it shows.
+        gate: lets in who may act; without one there is no route that changes anything.
+    """
     html.render(Screen(title=""))  # templates are compiled before somebody waits for them
-    routes = [Route(f"/static/{name}", _read_static(*file)) for name, file in STATIC.items()]
+    routes = [Route(f"/static/{name}", _read_static(*file), methods=["GET"]) for name, file in STATIC.items()]
     for page in list_pages():
         routes.append(Route(f"{page.path}.json", _handle(page, workspace, _write_json)))
-        routes.append(Route(page.path, _handle(page, workspace, partial(_write_html, page.show))))
-    routes.append(Route("/", _handle(PAGES[0], workspace, partial(_write_html, PAGES[0].show))))
+        routes.append(Route(page.path, _handle(page, workspace, partial(_write_html, page.show, gate))))
+    routes.append(Route("/", _handle(PAGES[0], workspace, partial(_write_html, PAGES[0].show, gate))))
+    routes += actions.list_routes(workspace, gate) if gate else []
     missing: Mapping[Any, Any] = {HTTPStatus.NOT_FOUND.value: _refuse_path}
     return Starlette(routes=routes, middleware=[Middleware(SiteGuard)], exception_handlers=missing)
 
@@ -83,10 +91,10 @@ def _read_static(package: str, path: str, media_type: str) -> Response:
     return Response(resources.files(package).joinpath(path).read_bytes(), media_type=media_type)
 
 
-def _handle(page: WebPage, workspace: Workspace, write: Callable[[Any], Response]) -> Handler:
+def _handle(page: WebPage, workspace: Workspace, write: Callable[[Request, Any], Response]) -> Handler:
     async def handle(request: Request) -> Response:
         params = {**request.query_params, **request.path_params}
-        return await run_in_threadpool(_answer, lambda: write(page.read(workspace, params)))
+        return await run_in_threadpool(_answer, lambda: write(request, page.read(workspace, params)))
 
     return handle
 
@@ -101,12 +109,15 @@ def _answer(make: Callable[[], Response]) -> Response:
         return _explain(str(error), HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-def _write_json(document: Artifact) -> Response:
+def _write_json(_: Request, document: Artifact) -> Response:
     return Response(document.model_dump_json(indent=2), media_type="application/json")
 
 
-def _write_html(show: Callable[[Any], Screen], document: Artifact) -> Response:
-    body = html.render(show(document)).encode()
+def _write_html(
+    show: Callable[[Any], Screen], gate: AccessGate | None, request: Request, document: Artifact
+) -> Response:
+    session = gate.find_session(request) if gate else None
+    body = html.render(show(document), session, has_login=gate is not None).encode()
     if len(body) > LARGEST:
         sentence = f"This page has {len(body):,} bytes, more than a browser should load; its JSON has all of it."
         return _explain(sentence, HTTPStatus.OK)

@@ -8,13 +8,22 @@ from markupsafe import Markup
 
 from nightshift.drawing import REASONS, Location, make_environment
 from nightshift.runtime.printable import printable_lines
+from pipelines.ui.access import Session
 from pipelines.ui.pages import list_pages
-from pipelines.ui.screen import PageLink, Screen
+from pipelines.ui.screen import REASON_LENGTH, PageLink, Screen
 
 
-def render(screen: Screen) -> str:
-    """Return the HTML of a screen."""
-    return _template().render(screen=screen, menu=_menu(), most=REASONS)
+def render(screen: Screen, session: Session | None = None, has_login: bool = False) -> str:
+    """Return the HTML of a screen.
+
+    Args:
+        screen: the page.
+        session: of a person who may act; None of one who may only read.
+        has_login: whether a person can log in.
+    """
+    forms = [form for form in screen.forms if session or not form.needs_session]
+    common = {"menu": _menu(), "most": REASONS, "longest": REASON_LENGTH}
+    return _template().render(screen=screen, forms=forms, session=session, has_login=has_login, **common)
 
 
 @cache

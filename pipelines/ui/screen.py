@@ -12,6 +12,7 @@ from pipelines.workspace import Workspace
 
 NAME_LENGTH = 200  # characters of a name that are shown; a longer one is nobody's own
 SENTENCE_LENGTH = 1000
+REASON_LENGTH = 500
 TICKS = 4  # parts of an axis, at most one more
 
 
@@ -60,6 +61,45 @@ class PageChoice:
 
 
 @dataclass(frozen=True)
+class FormField:
+    """A field of a form.
+
+    Attributes:
+        name: under which it is sent.
+        label: for a person.
+        type: of the HTML input.
+        is_required: whether it may be empty.
+        options: what can be chosen; any text where there are none.
+    """
+
+    name: str
+    label: str
+    type: str = "text"
+    is_required: bool = True
+    options: tuple[str, ...] = ()
+
+
+REASON = FormField("reason", "Reason")
+
+
+@dataclass(frozen=True)
+class ActionForm:
+    """A form by which a person changes something.
+
+    Attributes:
+        title: of its button.
+        action: path of its URL.
+        fields: what a person fills in.
+        needs_session: whether only those see it who have logged in.
+    """
+
+    title: str
+    action: str
+    fields: Sequence[FormField] = (REASON,)
+    needs_session: bool = True
+
+
+@dataclass(frozen=True)
 class PagePanel:
     """Blocks under a heading; small multiples stand closer to each other."""
 
@@ -82,6 +122,7 @@ class Screen:
         boxes: what to know first.
         panels: the rest.
         choices: forms at the end.
+        forms: by which a person acts.
         is_live: whether it changes while somebody looks at it.
     """
 
@@ -94,6 +135,7 @@ class Screen:
     boxes: list[Box] = field(default_factory=list)
     panels: list[PagePanel] = field(default_factory=list)
     choices: list[PageChoice] = field(default_factory=list)
+    forms: list[ActionForm] = field(default_factory=list)
     is_live: bool = False
 
 

@@ -5,10 +5,11 @@ from datetime import timedelta
 from itertools import chain, islice
 
 from nightshift import storage
+from nightshift.contracts.approvals import WaitingVersion
 from nightshift.contracts.browsing import AttentionCause, AttentionItem, Overview, RunState, UseCaseState
 from nightshift.contracts.release_record import Release
 from nightshift.contracts.section import PAGE, Block, Fact, SectionOutcome, TableColumn, Tone
-from nightshift.registry import release_record
+from nightshift.registry import approvals, release_record
 from nightshift.registry.release_record import ReleaseRef
 from nightshift.runtime.errors import UnavailableError, UserError
 from pipelines.run_index import IndexedRun
@@ -38,7 +39,8 @@ def read(workspace: Workspace, _: Mapping[str, str]) -> Overview:
     recent = [run for run in every if run.started >= every[0].started - WEEK]
     names = sorted({run.use_case for run in every if run.use_case})[:USE_CASES]
     releases = _read_releases(workspace, names, problems)
-    items = list(islice(chain(_list_releases(releases), _list_runs(workspace, recent)), ITEMS + 1))
+    waiting = _list_waiting(workspace, names, releases, problems)
+    items = list(islice(chain(waiting, _list_releases(releases), _list_runs(workspace, recent)), ITEMS + 1))
     return Overview(
         items=items[:ITEMS],
         has_more=len(items) > ITEMS,
@@ -96,6 +98,33 @@ def read_release(workspace: Workspace, name: str) -> Release | None:
     if "/" in name:
         raise UserError(f"use case is {shorten(name)!r}; a name has no slash")
     return release_record.read(ReleaseRef.from_state(workspace.state, name))
+
+
+def _list_waiting(
+    workspace: Workspace, names: Iterable[str], releases: Mapping[str, Release], problems: list[str]
+) -> list[AttentionItem]:
+    """Return the versions that wait for an approval; add to the problems why those of a use case cannot be read."""
+    items = []
+    for name in names:
+        try:
+            waiting = approvals.list_waiting(ReleaseRef.from_state(workspace.state, name), releases.get(name))
+        except (UserError, UnavailableError) as error:
+            problems.append(str(error))
+            continue
+        items += [_describe_waiting(name, version) for version in waiting]
+    return items
+
+
+def _describe_waiting(name: str, waiting: WaitingVersion) -> AttentionItem:
+    return AttentionItem(
+        cause=AttentionCause.APPROVAL,
+        use_case=name,
+        run=waiting.run or None,
+        version=waiting.version,
+        logical_date=None,
+        title=f"version {waiting.version} waits for an approval",
+        reasons=shorten_all(waiting.reasons, REASONS),
+    )
 
 
 def _list_releases(releases: Mapping[str, Release]) -> Iterator[AttentionItem]:
@@ -180,7 +209,9 @@ def _describe(workspace: Workspace, name: str, record: Release | None) -> UseCas
 def _box(item: AttentionItem) -> Box:
     about = [shorten(item.use_case or "no use case"), str(item.logical_date or ""), item.title]
     href = make_href("runs", item.run) if item.run else make_href("releases", item.use_case or "")
-    tone: Tone = "neutral" if item.cause is AttentionCause.RELEASE else "bad"
+    if item.version is not None:
+        href = make_href("models", item.use_case or "", str(item.version))
+    tone: Tone = "neutral" if item.cause in (AttentionCause.RELEASE, AttentionCause.APPROVAL) else "bad"
     return Box(" · ".join(filter(None, about)), "", tone, item.reasons, href)
 
 

@@ -14,6 +14,7 @@ from nightshift.runtime.errors import UserError
 from pipelines.ui.pages.home import read_release
 from pipelines.ui.pages.runs import link_use_case
 from pipelines.ui.screen import (
+    ActionForm,
     PageChoice,
     PageLink,
     PagePanel,
@@ -31,6 +32,7 @@ from pipelines.workspace import Workspace, read_summary
 LISTED, CHARTED = 60, 8  # versions, measures
 EVALUATION = f"evaluation/evaluation/{FILE}"  # in a run's folder
 DAY_SECONDS = 86400
+WAITS = ["It has passed its gates and waits for a person's approval."]
 
 
 def read_list(workspace: Workspace, _: Mapping[str, str]) -> ModelList:
@@ -131,13 +133,19 @@ def show_version(record: VersionRecord) -> Screen:
         title=f"Version {listed.version} of {shorten(listed.use_case)}",
         lead=f"Champion, {since}" if listed.champion else since.capitalize(),
         tone=tones.get(record.decision, "neutral"),
-        reasons=shorten_all(record.reasons),
+        reasons=shorten_all([*WAITS, *record.reasons] if listed.waits else record.reasons),
         links=links,
+        forms=_offer_approval(listed),
         panels=[
             PagePanel("Evaluation", [tabulate_measures(record.measures)]),
             PagePanel("Lineage", [_tabulate_tags(record)]),
         ],
     )
+
+
+def _offer_approval(listed: ListedVersion) -> list[ActionForm]:
+    href = make_href("models", listed.use_case, str(listed.version), "approve")
+    return [ActionForm(f"Approve version {listed.version}", href)] if listed.waits and href else []
 
 
 def tabulate_measures(measures: Sequence[Measure]) -> Block:
@@ -210,7 +218,7 @@ def _tabulate(history: VersionHistory) -> Block:
                 format_moment(record.listed.live_since),
             ],
             make_href("models", history.use_case, str(record.listed.version)),
-            tag="champion" if record.listed.champion else "",
+            tag="champion" if record.listed.champion else "waits for an approval" if record.listed.waits else "",
             tone="good" if record.listed.champion else "neutral",
         )
         for record in reversed(history.versions)

@@ -8,6 +8,7 @@ from nightshift.runtime.errors import UserError
 from pipelines.ui.pages.home import read_release
 from pipelines.ui.pages.runs import link_use_case
 from pipelines.ui.screen import (
+    ActionForm,
     PageLink,
     PagePanel,
     Screen,
@@ -64,8 +65,18 @@ def show(record: Release) -> Screen:
         reasons=shorten_all(record.reasons),
         links=[*run, *link_use_case(name)],
         facts=facts,
+        forms=_offer_actions(record),
         panels=[PagePanel("States, the newest first", [make_table("", columns, rows, "")])],
     )
+
+
+def _offer_actions(record: Release) -> list[ActionForm]:
+    offered = [("Resume the release", "resume") if record.paused else ("Hold the release", "hold")]
+    offered = offered if record.challenger else []
+    offered += [("Roll back", "rollback")] if record.challenger or len(record.trail) > 1 else []
+    return [
+        ActionForm(title, href) for title, name in offered if (href := make_href("releases", record.use_case, name))
+    ]
 
 
 def _describe_since(record: Release) -> str:

@@ -1,6 +1,7 @@
 """Runs: a list, how far each has come with the ends of its logs, and its report."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,15 @@ from nightshift import storage
 from nightshift.contracts.browsing import RunState, RunSteps, StepProgress
 from nightshift.contracts.listings import ListedRun, RunList
 from nightshift.contracts.section import Block, Code, Notice, Page, Row, TableColumn, Tone
-from pipelines import documents, ir, records
+from pipelines import arguments, documents, ir, records
 from pipelines.logs import list_last_lines
 from pipelines.run_index import IndexedRun
 from pipelines.ui.screen import (
+    REASON,
     SENTENCE_LENGTH,
+    ActionForm,
     Box,
+    FormField,
     PageChoice,
     PageLink,
     PagePanel,
@@ -69,7 +73,8 @@ def read_use_case(workspace: Workspace, params: Mapping[str, str]) -> RunList:
 def show_use_case(runs: RunList) -> Screen:
     """Return the page of a use case: where to look, and its runs."""
     name = next((run.use_case for run in runs.runs), None) or ""
-    return _show_runs(runs, shorten(name), "Use case", "use-cases", name, links=link_use_case(name))
+    screen = _show_runs(runs, shorten(name), "Use case", "use-cases", name, links=link_use_case(name))
+    return replace(screen, forms=_offer_start(name))
 
 
 def _list_runs(workspace: Workspace, runs: Sequence[IndexedRun], params: Mapping[str, str]) -> RunList:
@@ -137,6 +142,7 @@ def show_progress(progress: RunSteps) -> Screen:
         tone=tones.get(progress.state, "bad"),
         reasons=[f"Started {format_moment(run.started)} UTC."],
         links=_link_run(progress),
+        forms=_offer_retry(progress),
         panels=[PagePanel("Steps", [make_table("", columns, rows, "No step has started."), *logs])],
         is_live=progress.state is RunState.RUNNING,
     )
@@ -225,6 +231,23 @@ def choose_two(runs: Sequence[ListedRun]) -> PageChoice:
     """Return a form that compares two of some runs."""
     names = {run.run: shorten(run.run) for run in runs}
     return PageChoice("Compare two runs", "/compare/runs", {"left": dict(reversed(names.items())), "right": names})
+
+
+def _offer_retry(progress: RunSteps) -> list[ActionForm]:
+    href = make_href("runs", progress.run.run, "retry")
+    return [ActionForm("Retry the run", href)] if href and progress.state in (RunState.FAILED, RunState.STOPPED) else []
+
+
+def _offer_start(name: str) -> list[ActionForm]:
+    pipelines = FormField("pipeline", "Pipeline", options=tuple(_list_pipelines()))
+    date = FormField("date", "Logical date (empty: yesterday)", "date", is_required=False)
+    href = make_href("use-cases", name, "run")
+    return [ActionForm("Start a run", href, [pipelines, date, REASON])] if href else []
+
+
+def _list_pipelines() -> list[str]:
+    """Return the shipped pipelines, the usual one first."""
+    return sorted(arguments.list_shipped(), key=lambda name: name != arguments.DEFAULT)
 
 
 def _link_run(progress: RunSteps) -> list[PageLink]:

@@ -27,6 +27,7 @@ from tests.pipelines.samples import called, command, compiled_file, one_step_a_d
 
 # commands without --json -> the reason
 NO_TABLE = {
+    "approve": "prints a line",
     "cloud": "writes a file",
     "compile": "writes files",
     "config": "prints YAML, or a JSON Schema",

@@ -18,7 +18,7 @@ from nightshift import registry, storage
 from nightshift.contracts import package
 from nightshift.contracts.release_record import Action, Stage
 from nightshift.local import endpoint, examples
-from nightshift.registry import release_record
+from nightshift.registry import approvals, audit_log, release_record
 from nightshift.registry.release_record import ReleaseRef
 from nightshift.runtime.errors import UserError
 from nightshift.serving import files
@@ -204,3 +204,39 @@ def test_stop_ends_every_endpoint_of_the_registry(stocked, served, capsys):
         httpx.get(served.url)
     run(stocked, "stop")
     assert capsys.readouterr().out == "stopped the endpoint of fraud\nno endpoint is running\n"
+
+
+def test_approve_takes_a_version_live_that_waits_with_its_reason_in_the_log(stocked, capsys):
+    ref = ReleaseRef(stocked, "fraud")
+    waiting = release_record.describe(registry.find(stocked, "fraud", 2))
+    approvals.note(ref, 2, approvals.describe(waiting, None, "fraud-1", ["It is good."]))
+    run(stocked, "models")
+    assert "2 ?" in capsys.readouterr().out
+
+    with pytest.raises(UserError, match="version 1 of 'fraud' does not wait for an approval; versions that do: 2"):
+        run(stocked, "approve", "1", "--reason", "why not")
+    run(stocked, "approve", "2", "--reason", "checked by risk")
+
+    assert "fraud: version 2 is the champion now" in capsys.readouterr().out
+    record = release_record.read(ref)
+    assert (record.live.version, record.reasons) == (2, [f"Approved by {registry.user()}: checked by risk"])
+    refused, done = audit_log.read_actions(local(Path(stocked).parent), "fraud")
+    assert (refused.subject, refused.outcome[:30]) == ("version 1", "version 1 of 'fraud' does not ")
+    assert (done.action, done.subject, done.reason, done.outcome) == ("approve", "version 2", "checked by risk", "done")
+
+
+def test_who_promotes_and_rolls_back_may_say_why(stocked):
+    for words in (["promote", "1"], ["promote", "2", "--reason", "a new price"], ["rollback", "--reason", "too slow"]):
+        run(stocked, *words)
+
+    assert [entry.reasons for entry in release_record.read(ReleaseRef(stocked, "fraud")).entries] == [
+        [],
+        ["By hand: a new price"],
+        ["By hand: too slow"],
+    ]
+    entries = audit_log.read_actions(local(Path(stocked).parent), "fraud")
+    assert [(entry.action, entry.reason) for entry in entries] == [
+        ("promote", ""),
+        ("promote", "a new price"),
+        ("rollback", "too slow"),
+    ]
