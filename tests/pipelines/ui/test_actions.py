@@ -18,8 +18,8 @@ from pipelines.ui.access import COOKIE, AccessGate
 from pipelines.ui.actions import ACTIONS, LOGIN
 from pipelines.ui.app import build_app
 from pipelines.workspace import Workspace
-from tests.pipelines.ui.conftest import HERE, write_run
-from tests.pipelines.ui.test_ui import VALUES, Tags, list_urls
+from tests.pipelines.ui.conftest import HERE, VALUES, list_urls, write_run
+from tests.pipelines.ui.test_ui import Tags
 
 TOKEN = "a token of a test"
 HOSTILE = "<script>alert(1)</script> \u202egnp.exe --version $(id) ' \""
