@@ -51,10 +51,17 @@ class Volume:
 
 @dataclass(frozen=True)
 class Secret:
-    """A Kubernetes secret by name; `keys` says which environment variable receives which of its keys."""
+    """A Kubernetes secret.
+
+    Attributes:
+        name: of the secret, in the namespace of the steps.
+        keys: key -> the environment variable that receives it.
+        is_optional: whether a step starts without it too.
+    """
 
     name: str
     keys: Mapping[str, str]
+    is_optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,15 +117,28 @@ class Role(StrEnum):
     GPU = "gpu"  # the device that `--device` names
     TRAINING = "training"  # the same, or, for a training on several nodes, what it takes to follow its TrainJob
     LAUNCHER = "launcher"  # what a light step needs, and Kubeflow's API
+    REPORTING = "reporting"  # what a light step needs, and the URLs of those who are notified
     RELEASE = "release"  # what a light step needs, and the token of served models and the right to change them
 
 
+# the URLs of those who are notified; docs/guides/monitoring.md creates the secret
+RECEIVERS = Secret(
+    "nightshift-notify",
+    {
+        "webhook": "NIGHTSHIFT_NOTIFY_WEBHOOK",
+        "slack": "NIGHTSHIFT_NOTIFY_SLACK",
+        "pagerduty": "NIGHTSHIFT_NOTIFY_PAGERDUTY",
+        "email": "NIGHTSHIFT_NOTIFY_EMAIL",
+    },
+    is_optional=True,
+)
 # by component; all others are light
 ROLES = {
     "features": Role.GPU,
     "launching": Role.LAUNCHER,
     "profiling": Role.GPU,
     "release": Role.RELEASE,
+    "reporting": Role.REPORTING,
     "training": Role.TRAINING,
 }
 
@@ -242,9 +262,10 @@ def _cluster(name: str, machines: Mapping[Role, str], bucket: str = "") -> Site:
     # by the label a multi-user Kubeflow mounts a token for its API into a pod
     launcher = replace(light, labels={"access-ml-pipeline": "true"})
     token = Secret("nightshift-serving", {"token": "NIGHTSHIFT_SERVING_TOKEN"})
+    reporting = replace(light, secrets=(*light.secrets, RECEIVERS))
     release = replace(light, secrets=(*light.secrets, token), account="nightshift-release")
     placements = {Role.LIGHT: light, Role.GPU: gpu, Role.TRAINING: replace(gpu, labels=queue_labels(TRAINING))}
-    placements |= {Role.LAUNCHER: launcher, Role.RELEASE: release}
+    placements |= {Role.LAUNCHER: launcher, Role.REPORTING: reporting, Role.RELEASE: release}
     cluster = Site(name, placements, {"state": state, "device": "cuda"}, has_kubeflow=not bucket)
     return cluster if bucket else cluster.with_variables(**{GATEWAY: "http://pushgateway.nightshift:9091"})
 
@@ -252,7 +273,7 @@ def _cluster(name: str, machines: Mapping[Role, str], bucket: str = "") -> Site:
 _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", memory_limit="2G")
 # light steps read sources and registries that may be elsewhere; what fails on this machine's own files fails again
 _LIGHT = replace(_STEP, retry=Retry(2, 10.0, 2.0))
-_LOCAL = {Role.GPU: _STEP, Role.TRAINING: _STEP, Role.LIGHT: _LIGHT, Role.LAUNCHER: _LIGHT, Role.RELEASE: _LIGHT}
+_LOCAL = dict.fromkeys(Role, _LIGHT) | {Role.GPU: _STEP, Role.TRAINING: _STEP}
 LOCAL = Site("local", _LOCAL)
 AWS = _cluster("aws", {Role.LIGHT: "m7i.xlarge on-demand", Role.GPU: "g6.2xlarge spot"})
 GCP = _cluster("gcp", {Role.LIGHT: "e2-standard-8 on-demand", Role.GPU: "g2-standard-12 spot"})

@@ -100,7 +100,7 @@ def _pod(placement: Placement) -> Json:
                 **_named("secretNameParameter", secret.name),
                 "secretName": secret.name,
                 "keyToEnv": [{"secretKey": key, "envVar": variable} for key, variable in secret.keys.items()],
-                "optional": False,
+                "optional": secret.is_optional,
             }
             for secret in placement.secrets
         ],

@@ -220,23 +220,24 @@ def _step(artifact: str, artifacts: RunArtifacts, costs: Costs) -> Step:
     hourly = prices.find_price(machine or "", costs.prices)
     # the engine's seconds are those of all tries, the step's those of its last
     seconds = recorded.get("seconds", measured.get("seconds"))
+    error = measured.get("error")
     return Step(
-        state=_state(recorded.get("state"), ARTIFACTS[artifact].last_file in artifacts.files),
+        state=_state(recorded.get("state"), bool(error), ARTIFACTS[artifact].last_file in artifacts.files),
         seconds=measured.get("seconds"),
         cpu_seconds=measured.get("cpu_seconds"),
         peak_memory_bytes=measured.get("peak_memory_bytes"),
         device=measured.get("device"),
         machine=machine,
         usd=None if hourly is None or seconds is None else hourly * seconds / 3600,
-        error=recorded.get("error"),
+        error=error,
     )
 
 
-def _state(recorded: State | None, has_result: bool) -> State:
+def _state(recorded: State | None, has_error: bool, has_result: bool) -> State:
     """Return how a step ended; a result that has gone missing since is none."""
     if has_result:
         return recorded or "done"
-    return "failed" if recorded == "failed" else "skipped"
+    return "failed" if recorded == "failed" or has_error else "skipped"
 
 
 def _count_rows(artifacts: RunArtifacts) -> RowCounts:

@@ -1,5 +1,6 @@
 """What a person may have to know of a run, derived from what its steps left."""
 
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from nightshift.contracts.release_record import Action
 from nightshift.contracts.verdict import Decision
 from nightshift.costs.spending import USED_UP, Spent, judge
 from nightshift.notify.outbox import Night
+from nightshift.runtime.telemetry import PIPELINE
 
 FLAGGED = "flagged"  # signal of a flood
 LATE_SIGNALS = ("labels", "unlabeled_days")
@@ -36,7 +38,7 @@ def derive(summary: Summary, artifacts: RunArtifacts, runs: str) -> Night:
     """
     common = {
         "use_case": summary.config["name"],
-        "pipeline": summary.pipeline or " ".join(summary.steps),
+        "pipeline": summary.pipeline or os.environ.get(PIPELINE) or " ".join(summary.steps),
         "logical_date": summary.logical_date,
     }
     run = {"run": summary.run, "link": _link(summary, runs)}

@@ -39,12 +39,13 @@ def _references(environment: Environment) -> Iterator[tuple[str, str, str, str, 
     """Yield the reader, the field, and the namespace, name and key of every referenced secret."""
     for value in environment.objects:
         namespace = value["metadata"].get("namespace", "")
-        for field, reference in blocks(value, "secretKeyRef", "secretRef"):
+        references = [entry for entry in blocks(value, "secretKeyRef", "secretRef") if not entry[1].get("optional")]
+        for field, reference in references:
             for key in [reference["key"]] if "key" in reference else _of_image(value, reference["name"]):
                 yield label(value), field, namespace, reference["name"], key
     yield from _of_charts(environment)
     for placement in SITES[environment.cloud].placements.values():
-        for secret in placement.secrets:
+        for secret in (secret for secret in placement.secrets if not secret.is_optional):
             yield from (("pipelines/environments.py", "secrets", "kubeflow", secret.name, key) for key in secret.keys)
     for name, required in table("kubernetes")["of_kubeflow"].items():
         yield from (("infra/cluster/pipelines", "secret", "kubeflow", name, key) for key in required)

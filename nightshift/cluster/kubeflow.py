@@ -171,7 +171,11 @@ class KubeflowApi:
             lambda: self.find_named(self._runs.run_service_list_runs, "runs", name, experiment_id=self.experiment),
             lambda: self._runs.run_service_create_run(run),
         )
-        return SubmittedRun(name, resource.run_id, f"{self.target.url}/#/runs/details/{resource.run_id}", new)
+        return SubmittedRun(name, resource.run_id, self.page(resource.run_id), new)
+
+    def page(self, run_id: str) -> str:
+        """Return the URL of a run's page in Kubeflow's UI."""
+        return f"{self.target.url}/#/runs/details/{run_id}"
 
     def run(self, run_id: str) -> api.V2beta1Run:
         """Return the current state of a run."""

@@ -38,6 +38,13 @@ class PendingNotification(Part):
     notification: Notification
 
 
+class Alert(Part):
+    """What a receiver took in one message; it is over once all of its causes have ended."""
+
+    receiver: str = Field(description="variable of its URL")
+    causes: list[str] = Field(description="of the notifications, in their order")
+
+
 class ReceiverState(Part):
     """What the next message to a receiver depends on."""
 
@@ -51,4 +58,5 @@ class Outbox(Artifact):
 
     causes: list[Notification] = Field([], description="what was reported and has not ended")
     pending: list[PendingNotification] = Field([], description="oldest first")
+    alerts: list[Alert] = Field([], description="what receivers took and has not been resolved")
     receivers: dict[str, ReceiverState] = Field({}, description="variable -> state")

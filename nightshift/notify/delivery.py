@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from nightshift import storage
 from nightshift.config.notify import Notify, Receiver
-from nightshift.contracts.notification import Notification, Outbox
+from nightshift.contracts.notification import Alert, Notification, Outbox
 from nightshift.notify import outbox as rules
 from nightshift.notify import sending
 from nightshift.notify.outbox import Night
@@ -53,6 +53,7 @@ class Notifier:
         audit: root of what is kept for good.
         notify: who is notified.
         send: sends a message by a URL.
+        resolve: reports by a URL that the causes of a message have ended.
         clock: returns the time, UTC.
         variables: the environment, with the receivers' URLs.
     """
@@ -60,6 +61,7 @@ class Notifier:
     audit: str
     notify: Notify
     send: sending.Send = sending.send
+    resolve: sending.Resolve = sending.resolve
     clock: Callable[[], datetime] = now
     variables: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
@@ -88,39 +90,48 @@ class Notifier:
             yield DeliveryOutcome(receiver.variable, delivered=0 if error else 1, error=error)
 
     def _deliver_to(self, receiver: Receiver) -> DeliveryOutcome:
-        due = self._claim(receiver)
+        due, over = self._claim(receiver)
+        ends = [(alert, self._try_resolve(receiver, alert)) for alert in over]
+        resolved = [alert for alert, error in ends if not error]
         error = self._try_send(receiver, due) if due else None
-        if error:
-            after = self._change(lambda outbox: rules.release(outbox, receiver))
-        elif due:
-            sent = self.clock()
-            after = self._change(lambda outbox: rules.settle(outbox, receiver, due, sent))
-        else:
-            after = self._read()[0]
-        pending = len(rules.list_pending(after, receiver))
-        return DeliveryOutcome(receiver.variable, 0 if error else len(due), pending, error)
+        sent = due if not error else []
 
-    def _claim(self, receiver: Receiver) -> list[Notification]:
-        """Return what this process, and no other, sends a receiver now."""
+        def settle(outbox: Outbox) -> Outbox:
+            after = rules.forget(outbox, resolved)
+            return rules.settle(after, receiver, sent, self.clock()) if sent else rules.release(after, receiver)
+
+        after = self._change(settle) if due or over else self._read()[0]
+        error = error or next((error for _, error in ends if error), None)
+        return DeliveryOutcome(receiver.variable, len(sent), len(rules.list_pending(after, receiver)), error)
+
+    def _claim(self, receiver: Receiver) -> tuple[list[Notification], list[Alert]]:
+        """Return what this process, and no other, sends a receiver now, and what it reports to be over."""
         due: list[Notification] = []
+        over: list[Alert] = []
 
         def decide(outbox: Outbox) -> Outbox:
             moment = self.clock()
-            due[:] = rules.list_due(outbox, receiver, self.notify, moment)
-            return rules.claim(outbox, receiver, moment) if due else outbox
+            is_claimed = rules.is_claimed(outbox, receiver, moment)
+            due[:] = [] if is_claimed else rules.list_due(outbox, receiver, self.notify, moment)
+            over[:] = [] if is_claimed else rules.list_over(outbox, receiver)
+            return rules.claim(outbox, receiver, moment) if due or over else outbox
 
         self._change(decide)
-        return due
+        return due, over
 
-    def _try_send(
-        self, receiver: Receiver, notifications: Sequence[Notification]
-    ) -> UserError | UnavailableError | None:
-        """Send a message; return why it was not taken, None if it was."""
+    def _try_send(self, receiver: Receiver, notifications: Sequence[Notification]) -> DeliveryError | None:
+        return self._try(receiver, lambda url: self.send(url, notifications, sending.SECONDS))
+
+    def _try_resolve(self, receiver: Receiver, alert: Alert) -> DeliveryError | None:
+        return self._try(receiver, lambda url: self.resolve(url, alert.causes, sending.SECONDS))
+
+    def _try(self, receiver: Receiver, send: Callable[[str], None]) -> DeliveryError | None:
+        """Send by a receiver's URL; return why it was not taken, None if it was."""
         url = self.variables.get(receiver.variable, "")
         if not url:
             return UserError(f"{receiver.variable} is not set; set it to the receiver's URL: {sending.FORMS}")
         try:
-            self.send(url, notifications, sending.SECONDS)
+            send(url)
         except (UserError, UnavailableError) as error:
             return type(error)(f"{receiver.variable} {error}")
         return None

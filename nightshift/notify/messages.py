@@ -46,7 +46,6 @@ def encode_slack(notifications: Sequence[Notification]) -> bytes:
 
 def encode_pagerduty(notifications: Sequence[Notification], key: str) -> bytes:
     """Return an event of PagerDuty's Events API v2 that triggers an alert."""
-    causes = [notification.cause for notification in notifications]
     is_urgent = any(notification.event in URGENT for notification in notifications)
     payload = {
         "summary": write_subject(notifications),
@@ -54,8 +53,17 @@ def encode_pagerduty(notifications: Sequence[Notification], key: str) -> bytes:
         "severity": "error" if is_urgent else "warning",
         "custom_details": {"text": write_text(notifications)},
     }
-    event = {"routing_key": key, "event_action": "trigger", "dedup_key": storage.fingerprint(causes)}
-    return _encode(event | {"payload": payload})
+    causes = [notification.cause for notification in notifications]
+    return _encode(_make_event("trigger", causes, key) | {"payload": payload})
+
+
+def encode_pagerduty_end(causes: Sequence[str], key: str) -> bytes:
+    """Return an event of PagerDuty's Events API v2 that resolves the alert of some causes."""
+    return _encode(_make_event("resolve", causes, key))
+
+
+def _make_event(action: str, causes: Sequence[str], key: str) -> dict[str, Any]:
+    return {"routing_key": key, "event_action": action, "dedup_key": storage.fingerprint(list(causes))}
 
 
 def write_email(notifications: Sequence[Notification], sender: str, recipients: str) -> EmailMessage:

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from nightshift.config.notify import URGENT, NightEvent, Notify, Receiver
-from nightshift.contracts.notification import Notification, Outbox, PendingNotification, ReceiverState
+from nightshift.contracts.notification import Alert, Notification, Outbox, PendingNotification, ReceiverState
 
 LEASE = timedelta(minutes=5)  # after which a process that was sending is taken for dead
 STOPS = (NightEvent.FAILED, NightEvent.BUDGET)
@@ -57,11 +57,22 @@ def list_pending(outbox: Outbox, receiver: Receiver) -> list[Notification]:
     return [entry.notification for entry in outbox.pending if entry.receiver == receiver.variable]
 
 
+def is_claimed(outbox: Outbox, receiver: Receiver, now: datetime) -> bool:
+    """Return whether another process is sending to a receiver."""
+    until = outbox.receivers.get(receiver.variable, ReceiverState()).claimed_until
+    return until is not None and now < until
+
+
+def list_over(outbox: Outbox, receiver: Receiver) -> list[Alert]:
+    """Return what a receiver took and has ended."""
+    known = {notification.cause for notification in outbox.causes}
+    alerts = [alert for alert in outbox.alerts if alert.receiver == receiver.variable]
+    return [alert for alert in alerts if known.isdisjoint(alert.causes)]
+
+
 def list_due(outbox: Outbox, receiver: Receiver, notify: Notify, now: datetime) -> list[Notification]:
     """Return what a receiver is to be sent now, in one message."""
     state = outbox.receivers.get(receiver.variable, ReceiverState())
-    if state.claimed_until and now < state.claimed_until:
-        return []
     if state.sent and now < state.sent + timedelta(minutes=receiver.digest_minutes):
         return []
     is_quiet = receiver.is_quiet(now.astimezone(ZoneInfo(notify.timezone)))
@@ -87,7 +98,14 @@ def settle(outbox: Outbox, receiver: Receiver, delivered: Sequence[Notification]
     pending = [
         entry for entry in outbox.pending if entry.receiver != receiver.variable or entry.notification not in delivered
     ]
-    return _set_receiver(outbox.model_copy(update={"pending": pending}), receiver, ReceiverState(sent=now))
+    alert = Alert(receiver=receiver.variable, causes=[notification.cause for notification in delivered])
+    update = {"pending": pending, "alerts": [*outbox.alerts, alert]}
+    return _set_receiver(outbox.model_copy(update=update), receiver, ReceiverState(sent=now))
+
+
+def forget(outbox: Outbox, resolved: Sequence[Alert]) -> Outbox:
+    """Return the outbox without alerts that their receiver knows to be over."""
+    return outbox.model_copy(update={"alerts": [alert for alert in outbox.alerts if alert not in resolved]})
 
 
 def _set_receiver(outbox: Outbox, receiver: Receiver, state: ReceiverState) -> Outbox:

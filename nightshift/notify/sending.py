@@ -25,6 +25,7 @@ FORMS = (
 )
 
 Send = Callable[[str, Sequence[Notification], float], None]
+Resolve = Callable[[str, Sequence[str], float], None]
 
 
 def send(url: str, notifications: Sequence[Notification], seconds: float = SECONDS) -> None:
@@ -41,6 +42,22 @@ def send(url: str, notifications: Sequence[Notification], seconds: float = SECON
     """
     parts = _parse(url)
     SENDERS[parts.scheme](parts, notifications, seconds)
+
+
+def resolve(url: str, causes: Sequence[str], seconds: float = SECONDS) -> None:
+    """Tell a receiver that keeps alerts open, which is PagerDuty, that the causes of one have ended.
+
+    Args:
+        url: of the receiver.
+        causes: of the notifications that it took in one message, in their order.
+        seconds: see `send`.
+
+    Raises:
+        UserError, UnavailableError: see `send`.
+    """
+    parts = _parse(url)
+    if SENDERS[parts.scheme] is _send_pagerduty:
+        _post_pagerduty(parts, lambda key: messages.encode_pagerduty_end(causes, key), seconds)
 
 
 def _parse(url: str) -> SplitResult:
@@ -70,10 +87,14 @@ def _send_slack(parts: SplitResult, notifications: Sequence[Notification], secon
 
 
 def _send_pagerduty(parts: SplitResult, notifications: Sequence[Notification], seconds: float) -> None:
+    _post_pagerduty(parts, lambda key: messages.encode_pagerduty(notifications, key), seconds)
+
+
+def _post_pagerduty(parts: SplitResult, encode: Callable[[str], bytes], seconds: float) -> None:
     if not parts.username:
         raise UserError("has no integration key; write pagerduty+https://KEY@events.pagerduty.com")
     path = parts.path.rstrip("/") or ENQUEUE
-    _post(parts._replace(path=path), messages.encode_pagerduty(notifications, unquote(parts.username)), seconds)
+    _post(parts._replace(path=path), encode(unquote(parts.username)), seconds)
 
 
 def _post(parts: SplitResult, body: bytes, seconds: float, headers: Mapping[str, str] | None = None) -> None:
@@ -92,11 +113,11 @@ def _post(parts: SplitResult, body: bytes, seconds: float, headers: Mapping[str,
 
 
 def _exchange(address: ServerAddress, request: bytes, seconds: float) -> int:
-    """Return the status of the answer, which has to be whole in time, even where it comes byte by byte."""
+    """Return the status of the answer, which has to come in time, even where it does byte by byte; no body matters."""
     with closing(BlockingConnection(address, seconds)) as connection:
         deadline = time.monotonic() + seconds
         connection.send(request)
-        while not connection.receive():
+        while not (connection.receive() or connection.status):
             if time.monotonic() > deadline:
                 raise SilentServerError("the server has not responded in time")
         return connection.status

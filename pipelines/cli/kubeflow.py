@@ -26,7 +26,7 @@ def submit(args: argparse.Namespace) -> int:
     from nightshift.cluster.kubeflow import Definition
     from pipelines.engines.kubeflow import submission
 
-    pipeline, server = arguments.load_compiled(args.pipeline, site(args.environment).name), _server(args)
+    pipeline, server = arguments.load_compiled(args.pipeline, site(args.environment).name), open_server(args)
     values = arguments.gather_arguments(pipeline, options.parameters(args), {"kubeflow": _inside(args)})
     started = server.submit(arguments.run_name(pipeline, values), Definition.read(pipeline.yaml), values)
     options.say(f"run      {started.name}\nid       {started.run_id}\nurl      {started.url}")
@@ -37,7 +37,7 @@ def schedule(args: argparse.Namespace) -> int:
     """Schedule the pipelines of a use case on Kubeflow, by its config's `schedule`."""
     from pipelines.engines.kubeflow import submission
 
-    server, nightly = _server(args), arguments.load_compiled("nightly", site(args.environment).name)
+    server, nightly = open_server(args), arguments.load_compiled("nightly", site(args.environment).name)
     changes = {}
     for pipeline, cron in configs.clocks(_config(args)).items():
         parameters = options.parameters(args) | {"pipeline": pipeline}
@@ -58,7 +58,7 @@ def exporter(args: argparse.Namespace) -> int:
     """Export metrics of Kubeflow's runs to Prometheus, including runs that never started."""
     from pipelines.engines.kubeflow.exporter import serve
 
-    serve(_server(args), args.host, args.port, partial(print, flush=True))
+    serve(open_server(args), args.host, args.port, partial(print, flush=True))
     return 0
 
 
@@ -66,7 +66,8 @@ def _config(args: argparse.Namespace) -> dict[str, Any]:
     return configs.load(str(options.parameters(args).get("config", configs.DEFAULT)))
 
 
-def _server(args: argparse.Namespace) -> "KubeflowApi":
+def open_server(args: argparse.Namespace) -> "KubeflowApi":
+    """Return the API that the flags of `add_server` name."""
     from nightshift.cluster.kubeflow import KubeflowApi, KubeflowTarget
 
     return KubeflowApi(
@@ -105,7 +106,7 @@ def _add_schedule(commands: options.Commands) -> None:
 
 def _add_exporter(commands: options.Commands) -> None:
     command = options.add_command(commands, "exporter", exporter.__doc__)
-    _add_server(command)
+    add_server(command)
     command.add_argument(
         "--host", default="127.0.0.1", help="address to listen on; a pod needs 0.0.0.0 (default: %(default)s)"
     )
@@ -114,7 +115,7 @@ def _add_exporter(commands: options.Commands) -> None:
 
 
 def _add_cluster(command: argparse.ArgumentParser) -> None:
-    _add_server(command)
+    add_server(command)
     command.add_argument("--environment", required=True, help=f"environment to compile for, such as {list(SITES)[-1]}")
     command.add_argument(
         "--inside", default=KUBEFLOW_INSIDE, help="Kubeflow's URL inside the cluster (default: %(default)s)"
@@ -123,7 +124,8 @@ def _add_cluster(command: argparse.ArgumentParser) -> None:
     command.add_argument("--service-account", default=SERVICE_ACCOUNT, help=usual)
 
 
-def _add_server(command: argparse.ArgumentParser) -> None:
+def add_server(command: argparse.ArgumentParser) -> None:
+    """Add the flags that name a Kubeflow and an experiment there."""
     names = {"endpoint": os.environ.get("KFP_ENDPOINT", ""), "namespace": os.environ.get("KFP_NAMESPACE", "")}
     command.add_argument(
         "--endpoint", default=names["endpoint"], help="URL of Kubeflow Pipelines (default: $KFP_ENDPOINT)"

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from nightshift import storage
@@ -13,6 +14,7 @@ from nightshift.runtime.errors import UserError
 from nightshift.runtime.step import USER_ERROR
 from pipelines import configs
 from pipelines.cli import options
+from pipelines.cli.kubeflow import add_server, open_server
 
 
 def add(commands: options.Commands) -> None:
@@ -24,20 +26,40 @@ def add(commands: options.Commands) -> None:
     options.add_config(command)
     command.add_argument("--audit", help="URI of the audit root, which holds the outbox (default: the workspace's)")
     command.add_argument("--test", action="store_true", help="send each receiver a test message (default: send none)")
-    command.set_defaults(command=notify)
+    command.add_argument(
+        "--kubeflow",
+        action="store_true",
+        help="report failed runs on Kubeflow too, and deliver what is due of every use case there, whose config and "
+        "audit root its runs have (default: of --config)",
+    )
+    add_server(command)
+    command.set_defaults(command=notify, service_account="")
 
 
 def notify(args: argparse.Namespace) -> int:
     """Deliver pending notifications of nights to the receivers of a config, or test the receivers."""
-    config = parse(configs.load(args.config or configs.DEFAULT))
-    if not config.notify.receivers:
-        raise UserError(f"notify.receivers of {config.name!r} is empty; name a receiver's variable in the config")
-    notifier = Notifier(_locate_audit(args), config.notify)
-    outcomes = list(notifier.test(_make_test(config.name)) if args.test else notifier.deliver())
+    outcomes = list(_deliver_of_kubeflow(args) if args.kubeflow else _deliver_of_config(args))
     for outcome in outcomes:
         _report(outcome)
     errors = [outcome.error for outcome in outcomes if outcome.error]
     return USER_ERROR if any(isinstance(error, UserError) for error in errors) else int(bool(errors))
+
+
+def _deliver_of_config(args: argparse.Namespace) -> Iterator[DeliveryOutcome]:
+    config = parse(configs.load(args.config or configs.DEFAULT))
+    if not config.notify.receivers:
+        raise UserError(f"notify.receivers of {config.name!r} is empty; name a receiver's variable in the config")
+    notifier = Notifier(_locate_audit(args), config.notify)
+    yield from notifier.test(_make_test(config.name)) if args.test else notifier.deliver()
+
+
+def _deliver_of_kubeflow(args: argparse.Namespace) -> Iterator[DeliveryOutcome]:
+    from pipelines.engines.kubeflow.failures import add_failures
+
+    if args.test:
+        raise UserError("--test tests the receivers of one config; give --config in place of --kubeflow")
+    for notifier in add_failures(open_server(args), lambda line: print(f"nightshift: {line}", file=sys.stderr)):
+        yield from notifier.deliver()
 
 
 def _locate_audit(args: argparse.Namespace) -> str:

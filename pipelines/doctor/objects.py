@@ -57,7 +57,7 @@ def check_claims(cluster: Kubernetes, site: Site) -> Checks:
 def check_secrets(cluster: Kubernetes, site: Site) -> Checks:
     """Check the keys that steps get as environment variables; no value is read but for its length."""
     secrets = {secret.name: secret for placement in site.placements.values() for secret in placement.secrets}
-    for secret in secrets.values():
+    for secret in (secret for secret in secrets.values() if not secret.is_optional):
         yield _check_secret(cluster, secret)
 
 

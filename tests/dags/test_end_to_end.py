@@ -46,6 +46,8 @@ TALES: dict[str, Any] = configs.load("tales") | {
     "optimization": {"weight_types": ["Q8_0"]},
 }
 USE_CASES = ("small", "texts", "tales")
+RECEIVER = "NIGHTSHIFT_NOTIFY_SLACK"
+NOTIFYING = CONFIG | {"notify": {"receivers": [{"variable": RECEIVER, "digest_minutes": 0}]}}
 # in the environment of the steps, since kfp is not here
 SHARDED = """
 import sys
@@ -79,8 +81,12 @@ class Slack:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}/hook"
+
+    @property
     def connection(self) -> str:
-        return json.dumps({"conn_type": "slackwebhook", "password": f"http://127.0.0.1:{self.server.server_port}/hook"})
+        return json.dumps({"conn_type": "slackwebhook", "password": self.url})
 
 
 @dataclass
@@ -115,7 +121,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterat
     workspace, slack = folder / "workspace", Slack()
     dags = shutil.copytree(Path(__file__).parent / "fixing", folder / "dags")
     (dags / "follower.py").write_text(example())
-    for config in (CONFIG, TEXTS, TALES):
+    for config in (NOTIFYING, TEXTS, TALES):
         path = folder / f"{config['name']}.yaml"
         path.write_text(yaml.safe_dump(config))
         standalone.add_use_case(str(path), dags)
@@ -123,6 +129,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterat
     small.write_text(shard_features(folder) + small.read_text())
     folders = {"NIGHTSHIFT_WORKSPACE": str(workspace), "NIGHTSHIFT_PYTHON": str(PYTHON)}
     others = {"PYTHONPATH": str(ROOT), "AIRFLOW_CONN_NIGHTSHIFT_SLACK": slack.connection, "FIXING": str(folder)}
+    others[RECEIVER] = f"slack+{slack.url}"
     others["AIRFLOW__CORE__MAX_MAP_LENGTH"] = str(MOST_DAYS)
     others["AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"] = str(SECONDS)  # no file changes here
     running = standalone.start(folder / "home", dags, folders | others)
@@ -180,6 +187,22 @@ def test_a_mistake_of_the_user_is_not_tried_again(airflow: Installed) -> None:
     tasks = airflow.tasks("small_ingestion", "missing")
     assert (tasks["ingestion"]["try_number"], tasks["ingestion"]["max_tries"]) == (1, 2)
     assert tasks["announce_day"]["state"] == "upstream_failed"
+
+
+def test_a_run_that_fails_is_reported_and_its_receivers_are_notified_once_for_all_its_tries(airflow: Installed) -> None:
+    assert airflow.end("small_ingestion", "missing") == "failed"
+    summary = airflow.artifact(f"runs/small-ingestion-{DATE}-missing/summary.json")
+    assert (summary["status"], summary["steps"]["ingestion"]["state"]) == ("failed", "failed")
+
+    airflow.clear("small_ingestion", "missing", only_failed=True)
+
+    until(lambda: airflow.tasks("small_ingestion", "missing")["reporting"]["try_number"] == 2, "it is reported again")
+    assert airflow.end("small_ingestion", "missing") == "failed"
+    notified = [text for text in airflow.slack.texts if text.startswith(f"small, {DATE}: ")]
+    assert len(notified) == 1 and "Data has not arrived. ingestion: " in notified[0]
+    assert not [
+        text for text in airflow.slack.texts if text.startswith("*small_ingestion: reporting failed in missing")
+    ]
 
 
 def test_a_field_that_the_form_does_not_have_is_refused_by_the_first_task_and_not_tried_again(

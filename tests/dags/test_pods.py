@@ -109,6 +109,13 @@ def test_a_users_mistake_is_reported_in_the_steps_own_words(load: Load, nodes: S
         Step(load, "echo reading; echo \"ingestion: --date is 'x'\" >&2; exit 2").run()
 
 
+def test_a_pod_that_failed_leaves_its_error_to_the_report(load: Load, nodes: SimulatedCluster) -> None:
+    step = Step(load, "echo no such column; exit 2")
+    with pytest.raises(AirflowFailException):
+        step.run()
+    assert step.pushed["return_value"] == {"error": "exit code 2\nno such column\n"}
+
+
 def test_each_line_that_a_step_prints_is_read_within_seconds_while_it_runs(
     load: Load, nodes: SimulatedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -144,7 +144,7 @@ def test_a_pod_has_the_volumes_and_secrets_of_the_compiled_step(name: str, envir
         assert {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]} == claims | scratch
         assert {volume["name"] for volume in spec["volumes"]} == set(claims | scratch)
         secrets = {
-            key["envVar"]: {"name": item["secretName"], "key": key["secretKey"]}
+            key["envVar"]: {"name": item["secretName"], "key": key["secretKey"], "optional": item["optional"]}
             for item in wanted.get("secretAsEnv", [])
             for key in item["keyToEnv"]
         }

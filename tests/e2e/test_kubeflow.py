@@ -34,12 +34,14 @@ from nightshift_testkit.kubeflow_runs.records import recording
 from nightshift_testkit.kubeflow_runs.runtime import StepRuntime
 from nightshift_testkit.kubeflow_runs.workflows import NAMESPACE, Argo, Workflow
 from nightshift_testkit.processes import engine, wait_until
+from nightshift_testkit.receivers import receiving
 from pipelines import arguments
 from pipelines.compiling import PIPELINES, compile_pipeline
 from pipelines.environments import AWS, GCP, Role
 from tests.e2e.nights import GROUP, TRAINED, Nights
 from tests.e2e.nights import config as small_world
 from tests.pipelines.engines.kubeflow.test_exporter import exporting
+from tests.pipelines.samples import command
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(GROUP)]
 
@@ -58,6 +60,7 @@ ARGO = "workflow-controller-configmap"
 RBAC = "rbac.authorization.k8s.io"
 LOGIN = {"username": "someone", "password": "something"}
 STORE = "s3://lake/pipelines"
+RECEIVER = "NIGHTSHIFT_NOTIFY_WEBHOOK"
 
 
 @dataclass(frozen=True)
@@ -235,10 +238,13 @@ def quota(cores: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def failed(platform: Platform, config: tuple[str, ...]) -> Workflow:
+def failed(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     """A run whose data is nowhere, and which found no room at first."""
+    config = tmp_path_factory.mktemp("config") / "fraud.yaml"
+    config.write_text(yaml.safe_dump(small_world() | {"notify": {"receivers": [{"variable": RECEIVER}]}}))
     platform.nodes.apply(quota("1"))
-    process = platform.begin("submit", "ingestion", "--date", TRAINED, *config, "--data", "/lustre/nothing", "--wait")
+    words = ("--config", str(config), "--data", "/lustre/nothing", "--set", f"state.audit={config.parent}", "--wait")
+    process = platform.begin("submit", "ingestion", "--date", TRAINED, *words)
     workflow = platform.workflow(f"fraud-ingestion-{TRAINED}")
     wait_until(lambda: workflow.waits, "a pod is refused")
     assert (workflow.record.state, workflow.tries) == ("RUNNING", {"ingestion": []})
@@ -268,6 +274,17 @@ def test_the_exporter_shows_the_run_that_failed(platform: Platform, failed: Work
     assert failed.record.state == "FAILED"
     assert 'nightshift_runs{pipeline="ingestion",state="FAILED",use_case="fraud"} 1.0' in page
     assert 'nightshift_run_last_failure_timestamp_seconds{pipeline="ingestion",use_case="fraud"}' in page
+
+
+def test_the_receivers_of_the_run_that_failed_are_notified_once(platform: Platform, failed: Workflow) -> None:
+    with receiving() as receiver:
+        for _ in range(2):
+            done = command("notify", "--kubeflow", "--endpoint", platform.kubeflow.url, **{RECEIVER: receiver.url})
+            assert done.returncode == 0, done.stderr
+
+    ((notification,),) = [body["notifications"] for body in receiver.bodies]
+    assert (notification["event"], notification["subject"]) == ("failed", "ingestion")
+    assert notification["run"] == failed.record.display_name
 
 
 def test_what_the_clock_starts_starts_the_run_of_the_day_which_runs_to_its_end(

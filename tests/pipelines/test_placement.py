@@ -62,7 +62,7 @@ def pod(task: dsl.PipelineTask, wanted: Placement) -> None:
     for volume in wanted.volumes:
         kubernetes.mount_pvc(task, volume.claim, volume.path)
     for secret in wanted.secrets:
-        kubernetes.use_secret_as_env(task, secret.name, dict(secret.keys))
+        kubernetes.use_secret_as_env(task, secret.name, dict(secret.keys), optional=secret.is_optional)
     if wanted.shared_memory:
         kubernetes.empty_dir_mount(task, "shared-memory", SHARED_MEMORY, "Memory", wanted.shared_memory)
     if wanted.timeout:

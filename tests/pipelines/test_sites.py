@@ -13,6 +13,7 @@ from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec, PlatformSpec
 
 from components.release.targets.factory import TOKEN
 from nightshift.cluster import ACCOUNT
+from nightshift.config.notify import Notify, Receiver
 from nightshift.contracts.state import ROOTS
 from nightshift.costs.prices import MACHINE, find_price
 from nightshift.runtime.errors import UserError
@@ -48,7 +49,7 @@ def kubernetes(name: str, environment: str) -> dict[str, KubernetesExecutorConfi
 
 def placement(task: str, environment: str) -> Placement:
     named = (
-        {"release": Role.RELEASE, "training": Role.TRAINING}
+        {"release": Role.RELEASE, "reporting": Role.REPORTING, "training": Role.TRAINING}
         | dict.fromkeys(HEAVY - {"training"}, Role.GPU)
         | dict.fromkeys(STARTING, Role.LAUNCHER)
     )
@@ -128,8 +129,9 @@ def test_a_pod_gets_its_labels_nodes_taints_volumes_secrets_and_deadline(name: s
         ]
         assert [(m.constant, m.mount_path) for m in pod.pvc_mount] == [(v.claim, v.path) for v in wanted.volumes]
         assert [
-            (s.secret_name, {pair.secret_key: pair.env_var for pair in s.key_to_env}) for s in pod.secret_as_env
-        ] == [(secret.name, secret.keys) for secret in wanted.secrets]
+            (s.secret_name, {pair.secret_key: pair.env_var for pair in s.key_to_env}, s.optional)
+            for s in pod.secret_as_env
+        ] == [(secret.name, secret.keys, secret.is_optional) for secret in wanted.secrets]
         assert pod.active_deadline_seconds == wanted.timeout
         shared = [(m.mount_path, m.medium, m.size_limit) for m in pod.empty_dir_mounts]
         assert shared == ([("/dev/shm", "Memory", wanted.shared_memory)] if wanted.shared_memory else [])
@@ -243,6 +245,16 @@ def test_only_the_step_that_asks_served_models_has_their_token(environment: str)
         if TOKEN in {variable for secret in placement.secrets for variable in secret.keys.values()}
     }
     assert holders == {Role.RELEASE}
+
+
+@pytest.mark.parametrize("environment", CLUSTERS)
+def test_only_the_step_that_notifies_has_the_receivers_urls_and_starts_without_them(environment: str) -> None:
+    secrets = {role: placement.secrets for role, placement in SITES[environment].placements.items()}
+    holders = {role: secret for role in secrets for secret in secrets[role] if secret.name == "nightshift-notify"}
+    assert set(holders) == {Role.REPORTING}
+    assert holders[Role.REPORTING].is_optional
+    config = Notify(receivers=[Receiver(variable=variable) for variable in holders[Role.REPORTING].keys.values()])
+    assert len(config.receivers) == 4
 
 
 @pytest.mark.parametrize("environment", sorted(set(CLUSTERS) - set(WITH_FILES)))

@@ -47,7 +47,7 @@ class Runs:
         yield _gauge("schedule_timestamp_seconds", "since when it is scheduled", ours)
 
     def _runs(self) -> Iterator[GaugeMetricFamily]:
-        runs = self._group_runs(self._list_newest(api.RunServiceApi(self._server.client).run_service_list_runs, "runs"))
+        runs = self.group()
         ended = {"success": _select_states(SUCCEEDED, runs), "failure": _select_states(("FAILED",), runs)}
         for word, groups in ended.items():
             ends = {whose: _end(group[0]) for whose, group in groups.items()}
@@ -59,13 +59,14 @@ class Runs:
         counts = Counter((*whose, run.state) for whose, group in runs.items() for run in group)
         yield _gauge("runs", f"its runs among the newest {MAX_RUNS}", counts, [*LABELS, "state"])
 
-    def _group_runs(self, runs: Iterable[api.V2beta1Run]) -> Grouped:
+    def group(self) -> Grouped:
         """Return the runs of each pipeline and use case, newest first; what has no use case is not ours."""
+        runs = self._list_newest(api.RunServiceApi(self._server.client).run_service_list_runs, "runs")
         groups, names = defaultdict(list), self._pipelines()
         for run in runs:
             reference = run.pipeline_version_reference
             name = names.get(reference.pipeline_id) if reference else _compiled_name(run.pipeline_spec)
-            use_case = _parameter(run, "config").get("name")
+            use_case = read_parameter(run, "config").get("name")
             if name and use_case:
                 groups[name, use_case].append(run)
         return groups
@@ -128,10 +129,11 @@ def _end(run: api.V2beta1Run) -> float:
 
 def _starts(run: api.V2beta1RecurringRun) -> Whose:
     """Return what a recurring run of `nightly` starts; it is not ours when either is empty."""
-    return _parameter(run, "pipeline") or "", _parameter(run, "config").get("name", "")
+    return read_parameter(run, "pipeline") or "", read_parameter(run, "config").get("name", "")
 
 
-def _parameter(run: Any, name: str) -> Any:
+def read_parameter(run: Any, name: str) -> Any:
+    """Return a parameter of a run; empty where it has none of the name."""
     parameters = (run.runtime_config and run.runtime_config.parameters) or {}
     return parameters.get(name) or {}
 

@@ -28,10 +28,17 @@ class Office:
     now: datetime = NOON
     is_down: bool = False
     messages: list[Sequence[Notification]] = field(default_factory=list)
+    ends: list[Sequence[str]] = field(default_factory=list)
 
     @property
     def notifier(self) -> Notifier:
-        return Notifier(str(self.folder), self.config, self.send, lambda: self.now, {VARIABLE: "https://secret"})
+        variables = {VARIABLE: "https://secret"}
+        return Notifier(str(self.folder), self.config, self.send, self.resolve, lambda: self.now, variables)
+
+    def resolve(self, url: str, causes: Sequence[str], seconds: float) -> None:
+        if self.is_down:
+            raise UnavailableError("is down")
+        self.ends.append(list(causes))
 
     def send(self, url: str, notifications: Sequence[Notification], seconds: float) -> None:
         assert (url, seconds > 0) == ("https://secret", True)
@@ -92,6 +99,28 @@ def test_a_hundred_failures_in_a_minute_are_a_message_and_a_digest(office: Offic
     assert sorted(entry.use_case for entry in [*first, *digest]) == sorted(names)
 
 
+def test_a_message_whose_causes_have_all_ended_is_resolved_once_and_again_until_the_receiver_knows(
+    office: Office,
+) -> None:
+    failed, drift = notification(), notification(NightEvent.DRIFT, subject="inputs")
+    office.end(failed, drift)
+    office.end(drift, days=1, complete=True)
+    assert office.ends == []
+    office.is_down = True
+    office.end(days=2, complete=True)
+    office.is_down = False
+    for _ in range(2):
+        office.end(days=3, complete=True)
+    assert office.ends == [[failed.cause, drift.cause]]
+    assert len(office.messages) == 1
+
+
+def test_a_resolved_cause_that_comes_back_is_sent_and_resolved_again(office: Office) -> None:
+    for day in range(4):
+        office.end(*[notification()][: 1 - day % 2], days=day, complete=bool(day % 2))
+    assert (office.messages, office.ends) == ([[notification()]] * 2, [[notification().cause]] * 2)
+
+
 def test_at_night_only_what_is_urgent_is_sent(office: Office) -> None:
     office.config = notify(quiet_hours="22:00-07:00").model_copy(update={"timezone": "Europe/Berlin"})
     office.now = datetime(2026, 11, 29, 20, 30, tzinfo=UTC)
@@ -113,7 +142,8 @@ def test_a_process_that_is_killed_while_it_sends_leaves_its_message_to_the_next(
     def die(url: str, notifications: Sequence[Notification], seconds: float) -> None:
         raise KeyboardInterrupt
 
-    killed = Notifier(str(office.folder), office.config, die, lambda: office.now, {VARIABLE: "https://secret"})
+    variables = {VARIABLE: "https://secret"}
+    killed = Notifier(str(office.folder), office.config, die, clock=lambda: office.now, variables=variables)
     killed.add(night(notification()))
     with pytest.raises(KeyboardInterrupt):
         list(killed.deliver())
@@ -123,7 +153,7 @@ def test_a_process_that_is_killed_while_it_sends_leaves_its_message_to_the_next(
 
 
 def test_a_variable_that_is_not_set_is_named_and_loses_nothing(office: Office) -> None:
-    notifier = Notifier(str(office.folder), office.config, office.send, lambda: office.now, {})
+    notifier = Notifier(str(office.folder), office.config, office.send, variables={})
     notifier.add(night(notification()))
     (outcome,) = notifier.deliver()
     assert isinstance(outcome.error, UserError)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nightshift.http.addresses import HOST, listen
-from nightshift.notify.sending import send
+from nightshift.notify.sending import resolve, send
 from nightshift.runtime.errors import UnavailableError, UserError
 from tests.nightshift.notify.nights import notification
 
@@ -37,8 +37,8 @@ class Desk(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         self.server.requests.append((self.path, json.loads(body)))
         self.send_response(self.server.status)
-        self.send_header("content-length", "0")
         self.end_headers()
+        self.wfile.write(b"its end is that of the connection")
 
     def log_message(self, *_: Any) -> None:
         """Print nothing."""
@@ -94,6 +94,18 @@ def test_each_kind_of_http_receiver_gets_its_json() -> None:
     assert (enqueue, alert["routing_key"], alert["event_action"]) == ("/v2/enqueue", SECRET, "trigger")
     assert alert["payload"]["severity"] == "error"
     assert set(alert["payload"]) == {"summary", "source", "severity", "custom_details"}
+
+
+def test_the_end_of_what_a_message_was_about_resolves_its_alert_at_pagerduty_and_is_no_message_elsewhere() -> None:
+    two = [*ONE, notification(use_case="claims")]
+    with serving(inbox := Inbox()) as port:
+        pagerduty = f"pagerduty+http://{SECRET}@{HOST}:{port}"
+        send(pagerduty, two)
+        for url in (pagerduty, f"slack+http://{HOST}:{port}", f"https://{HOST}:{port}", f"smtp://{HOST}/?from=a&to=b"):
+            resolve(url, [entry.cause for entry in two])
+    (_, alert), (path, end) = inbox.requests
+    assert (path, end["event_action"], end["routing_key"]) == ("/v2/enqueue", "resolve", SECRET)
+    assert end["dedup_key"] == alert["dedup_key"]
 
 
 def test_an_email_has_a_subject_and_the_sentences() -> None:

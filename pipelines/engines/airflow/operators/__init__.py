@@ -26,6 +26,8 @@ def make_step_operator(
         rendering: of the pipeline.
         options: those of any task.
     """
+    from pipelines.engines.airflow.operators.reporting import report_options
+
     kind: Any
     if rendering.settings.is_cluster:
         from pipelines.engines.airflow.operators.kubernetes import PodOperator, place_pod
@@ -35,7 +37,7 @@ def make_step_operator(
         from pipelines.engines.airflow.operators.process import StepOperator
 
         kind, own = StepOperator, {"argv": argv, "steps": steps}
-    options |= {"rendering": rendering, **own}
+    options |= {"rendering": rendering, **own, **report_options(steps[0])}
     return kind.partial(**options).expand(number=[*range(len(steps))]) if steps[0].loop else kind(**options)
 
 

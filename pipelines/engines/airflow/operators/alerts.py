@@ -13,6 +13,8 @@ from typing import Any
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 
+from pipelines.engines.airflow.operators.reporting import FailedRunError
+
 SLACK, EMAIL = "nightshift_slack", "nightshift_email"
 ERROR_LENGTH = 1500  # characters
 
@@ -20,7 +22,9 @@ log = logging.getLogger(__name__)
 
 
 def report_failure(context: Any) -> None:
-    """Report a task that has failed and is not tried again."""
+    """Report a task that has failed and is not tried again, but not the report's of a run that failed before it."""
+    if isinstance(context.get("exception"), FailedRunError):
+        return
     task, run = context["ti"], context["dag_run"]
     error = _shorten_error(str(context.get("exception") or "").strip())
     tell(f"{task.dag_id}: {task.task_id} failed in {run.run_id}", f"{error}\n{task.log_url}")

@@ -9,7 +9,6 @@ from http import HTTPStatus
 from typing import Any
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
-from airflow.providers.cncf.kubernetes.secret import Secret
 from airflow.providers.cncf.kubernetes.utils.pod_manager import PodPhase
 from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -83,17 +82,25 @@ class PodOperator(KubernetesPodOperator):
             require_short(self.rendering.commands(context).arguments, "Airflow on a cluster")
         except UserError as error:
             raise AirflowFailException(str(error)) from None
+        try:
+            self._run_pods(context)
+        except AirflowException as error:
+            context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value={"error": str(error)})  # for the report
+            raise
+        self.output_metadata = _read_message(_end(self.remote_pod, self.base_container_name))
+        context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=self.output_metadata)
+
+    def _run_pods(self, context: Any) -> None:
+        """Run the step in a pod, after each preemption in another one."""
         for count in itertools.count(1):
             try:
                 super().execute(context)
-                break
+                return
             except PodPreemptedError as error:
                 if self._killed or count > self.preemptions:
                     raise
                 self.log.info("%s; another pod resumes (%d of at most %d)", error, count, self.preemptions)
                 self.pod = self.pod_request_obj = self.remote_pod = None
-        self.output_metadata = _read_message(_end(self.remote_pod, self.base_container_name))
-        context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=self.output_metadata)
 
     def get_or_create_pod(self, pod_request_obj: k8s.V1Pod, context: Any) -> k8s.V1Pod:
         """Create the pod as its parent does, once the namespace's quota allows it."""
@@ -148,12 +155,14 @@ def place_pod(step: ir.PipelineTask, rendering: Rendering) -> dict[str, Any]:
         # a step that asks nothing of Kubernetes gets no token for it
         "automount_service_account_token": bool(account),
         "image": step.image,
-        "env_vars": step.environment | {MESSAGE: MESSAGE_PATH},
+        "env_vars": [
+            *(k8s.V1EnvVar(name, value) for name, value in {**step.environment, MESSAGE: MESSAGE_PATH}.items()),
+            *(_secret(item, key) for item in settings.get("secretAsEnv", []) for key in item["keyToEnv"]),
+        ],
         "labels": LABELS | settings.get("podMetadata", {}).get("labels", {}),
         "container_resources": _resources(step.resources),
         "node_selector": settings.get("nodeSelector", {}).get("labels", {}),
         "tolerations": [k8s.V1Toleration(**taint) for taint in settings.get("tolerations", [])],
-        "secrets": [_secret(item, key) for item in settings.get("secretAsEnv", []) for key in item["keyToEnv"]],
         "volumes": [*map(_claim, settings.get("pvcMount", [])), *map(_scratch, settings.get("emptyDirMounts", []))],
         "volume_mounts": _mounts(settings),
         "security_context": k8s.V1PodSecurityContext(
@@ -186,8 +195,9 @@ def _resources(resources: dict[str, Any]) -> k8s.V1ResourceRequirements:
     )
 
 
-def _secret(secret: dict[str, Any], key: dict[str, str]) -> Secret:
-    return Secret("env", key["envVar"], secret["secretName"], key["secretKey"])
+def _secret(secret: dict[str, Any], key: dict[str, str]) -> k8s.V1EnvVar:
+    selector = k8s.V1SecretKeySelector(key["secretKey"], secret["secretName"], secret["optional"])
+    return k8s.V1EnvVar(key["envVar"], value_from=k8s.V1EnvVarSource(secret_key_ref=selector))
 
 
 def _claim(mount: dict[str, Any]) -> k8s.V1Volume:
