@@ -52,6 +52,7 @@ RUN_BY = {
     "debug-dump": "tests/pipelines/cli/test_doctor.py",
     "doctor": "tests/pipelines/cli/test_doctor.py",
     "events": "tests/pipelines/test_event_search.py",
+    "erase": "tests/pipelines/erasure/test_command.py",
     "exporter": "tests/pipelines/engines/kubeflow/test_exporter.py",
     "features": "tests/pipelines/cli/test_features.py",
     "gc": "tests/e2e/test_daily_run.py",

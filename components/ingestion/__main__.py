@@ -7,14 +7,17 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from components.ingestion import component, corrections, digests, repeats, section, sources, tally
+from components.ingestion.erased import WithoutErased
 from components.ingestion.sources.coverage import require_days
 from components.ingestion.sources.protocol import EventSource, RawRows
 from nightshift import storage, tasks
 from nightshift.config import Config
 from nightshift.config.columns import Holds
+from nightshift.contracts.erasure import ErasureList
 from nightshift.contracts.section import write_section
 from nightshift.contracts.tables import Partition, Table, find_partition, partition_uri, write_partition, write_table
 from nightshift.data.splits import Plan
+from nightshift.erasure import listing
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UserError
 from nightshift.runtime.step import log, run
@@ -38,6 +41,7 @@ class IngestionSetup:
         lake: root of the tables.
         text_ids: identifiers that are text on some days, so that they are on all.
         repeated: day -> keys of event ids that stay on another day.
+        erasures: who was erased, with the days that were renamed; None: nobody.
     """
 
     config: Config
@@ -46,6 +50,7 @@ class IngestionSetup:
     lake: str
     text_ids: Collection[str] = ()
     repeated: Mapping[date, repeats.Keys] = field(default_factory=dict)
+    erasures: ErasureList | None = None
 
 
 def body(context: StepContext) -> dict[str, float | str]:
@@ -57,8 +62,10 @@ def body(context: StepContext) -> dict[str, float | str]:
     args, config, lake, days = context.args, context.config, context.state.lake, context.plan
     with digests.remember(storage.join(lake, config.name, "digests.json")) as known:
         landing = storage.join(lake, config.name, "landing")
-        source = sources.connect(args.data, config, days.labels_due, known, landing)
-        _require_days(setup := IngestionSetup(config, days, source, lake))
+        source: EventSource = sources.connect(args.data, config, days.labels_due, known, landing)
+        if erasures := listing.read(lake, config.name):
+            source = WithoutErased(source, erasures, config.columns.holding(Holds.IDENTIFIER))
+        _require_days(setup := IngestionSetup(config, days, source, lake, erasures=erasures))
         partitions = _ingest_consistently(setup)
     totals = tally.Totals.from_partitions(partitions)
     if not totals.read:
@@ -164,7 +171,7 @@ def _key(setup: IngestionSetup, day: date, raw: RawRows) -> str:
     made_of = [SCHEMA, raw.sha256, meaning, labels_due, sorted(setup.text_ids)]
     if day in setup.repeated:
         made_of += [setup.config.source.corrections, storage.sha256(setup.repeated[day].tobytes())]
-    return storage.fingerprint(made_of)
+    return listing.find_key(setup.erasures, day, storage.fingerprint(made_of))
 
 
 def _splits(setup: IngestionSetup, missing: Mapping[date, RawRows]) -> "Iterator[tuple[date, core.SplitRows]]":
@@ -202,16 +209,12 @@ def _write(setup: IngestionSetup, day: date, key: str, raw: RawRows, split: "cor
     uri, as_of = partition_uri(setup.lake, setup.config.name, "events", day, key), setup.plan.events.last
     expects_labels = day <= setup.plan.labels_due and bool(setup.config.columns.holding(Holds.LABEL))
     details = {
-        "read": len(split.good) + len(split.bad),
-        "labels": split.labels,
+        **split.counts,
         "unlabeled": split.unlabeled_rows if expects_labels else 0,
         "version": corrections.describe(as_of, expects_labels and not split.unlabeled_rows, split.labels),
         "replaced": corrections.find_replaced(uri, raw.sha256, as_of),
-        "quarantined": split.rejected_rows,
-        "quarantined_labels": split.quarantined_labels,
         "quarantine_uri": quarantine,
         "source_sha256": raw.sha256,
-        "id_types": split.id_types,
     }
     repeats.write(uri, split.good["event_id"])
     return write_partition(uri, day, split.good, details)

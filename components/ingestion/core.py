@@ -85,6 +85,17 @@ class SplitRows:
         """Rule -> label -> rows it rejected."""
         return {str(rule): _counts(labels) for rule, labels in self.bad_labels.groupby(self.bad[REASON])}
 
+    @property
+    def counts(self) -> dict[str, Any]:
+        """What a partition says of its rows."""
+        return {
+            "read": len(self.good) + len(self.bad),
+            "labels": self.labels,
+            "quarantined": self.rejected_rows,
+            "quarantined_labels": self.quarantined_labels,
+            "id_types": self.id_types,
+        }
+
     def absent(self, columns: Columns) -> list[bytes]:
         """Return the names of the files that are not there, column by column in order of rows."""
         missing = self.bad[self.bad[REASON] == "missing_file"]
@@ -101,6 +112,22 @@ def label_names(typed: pd.DataFrame, config: Config) -> pd.Series:
     for role in config.columns.holding(Holds.LABEL):
         names = _labels(config).names(typed[role]).astype(object).where(typed[role].notna(), "")
     return names
+
+
+def rejoin(good: pd.DataFrame, bad: pd.DataFrame | None, config: Config, id_types: dict[str, str]) -> SplitRows:
+    """Return a day's rows as `split` has returned them before some were taken out.
+
+    Args:
+        good: rows of the events partition.
+        bad: rows of its quarantine, None without one.
+        config: the use case that they were ingested by.
+        id_types: as they were.
+    """
+    if bad is None:
+        bad = pd.DataFrame(columns=[*config.columns.names, REASON], dtype="string")
+    bad_labels = label_names(_read_columns(bad, config, ()), config)
+    has_rows = bool(len(good) or len(bad))
+    return SplitRows(good, bad, label_names(good, config), bad_labels, id_types if has_rows else {})
 
 
 def split(

@@ -22,6 +22,7 @@ from nightshift.contracts.browsing import (
 )
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
+from nightshift.contracts.erasure import ErasureDecision, ErasureList
 from nightshift.contracts.evaluation import ClassEvaluation, Evaluation, NumberEvaluation
 from nightshift.contracts.feature_shard import FeatureShard
 from nightshift.contracts.health import HealthReport
@@ -62,6 +63,8 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "drift_history": DriftHistory,
     "event_list": EventList,
     "classes_evaluation": ClassEvaluation,
+    "erasure_decision": ErasureDecision,
+    "erasure_list": ErasureList,
     "evaluation": Evaluation,
     "feature_shard": FeatureShard,
     "health_report": HealthReport,

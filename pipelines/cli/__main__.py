@@ -82,6 +82,9 @@ COMMANDS = {
         "update": "Show what the installed version would change in the files that `nightshift init` has written, or "
         "change them.",
     },
+    "erase": {
+        "erase": "Erase a person or another entity from every store of a use case, and prove its absence by a search.",
+    },
     "gc": {
         "gc": "List or delete expired runs, days, checkpoints and versions that no live model needs.",
     },
@@ -91,7 +94,7 @@ GROUPS = {
     "run": ("runs", "projects", "kubeflow", "costs", "notify", "ui", "mcp"),
     "models": ("models", "optimize"),
     "release": ("release",),
-    "data": ("definitions", "features", "events", "repair", "gc"),
+    "data": ("definitions", "features", "events", "repair", "gc", "erase"),
     "cloud": ("cloud", "doctor"),
 }
 WIDTH = 12

@@ -156,7 +156,7 @@ def _runs(folder: Path, use_case: str) -> Iterator[StoredRun]:
 
 
 def _run(folder: Path, record: records.Record, problem: str) -> StoredRun:
-    partitions = [find_partition(uri) for manifest in _manifests(folder) for uri in _list_uris(manifest)]
+    partitions = [find_partition(uri) for _, manifest in list_manifests(folder) for uri in _list_uris(manifest)]
     return StoredRun(
         name=folder.name,
         since=record.started,
@@ -175,7 +175,7 @@ def _list_uris(manifest: dict[str, Any]) -> Iterator[str]:
         yield snapshot
 
 
-def _manifests(folder: Path) -> Iterator[dict[str, Any]]:
+def list_manifests(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield the table manifests of a run, which are artifacts or lie in one: JSON that names partitions."""
     for path in folder.glob("*/**/*"):
         if path.is_file() and path.suffix in ("", ".json"):
@@ -184,7 +184,7 @@ def _manifests(folder: Path) -> Iterator[dict[str, Any]]:
             except (ValueError, FileNotFoundError):  # no JSON, as the report; or a step that is made anew
                 continue
             if isinstance(value, dict) and "partitions" in value:
-                yield value
+                yield path, value
 
 
 def _partitions(folder: str) -> list[FileGroup]:

@@ -1,0 +1,139 @@
+"""A small use case whose nights are run in this process: ingestion, features, scores and an answered request."""
+
+import json
+from argparse import Namespace
+from collections.abc import Mapping
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from components.features.__main__ import body as build_features
+from components.ingestion.__main__ import body as ingest
+from components.scoring.__main__ import body as score
+from nightshift import registry, storage
+from nightshift.config import parse
+from nightshift.config.columns import Holds
+from nightshift.contracts import tables
+from nightshift.contracts.erasure import ErasureDecision
+from nightshift.contracts.state import State
+from nightshift.data import splits, values
+from nightshift.erasure.subject import DataSubject
+from nightshift.registry import release_record
+from nightshift.registry.release_record import ReleaseRef
+from nightshift.runtime.context import StepContext
+from pipelines.environments import local
+from pipelines.erasure.carrying_out import ErasureRequest, carry_out
+from tests.components import samples
+from tests.components.states import state
+
+DATE = date(2024, 3, 20)
+CONFIG: dict[str, Any] = samples.CONFIG | {
+    "columns": {
+        "event_id": "payment",
+        "event_time": "at",
+        "customer": "client",
+        "terminal": "shop",
+        "amount": "price",
+        "label": "fraud",
+    },
+    "quarantine": {"max_share": 0.5, "max_label_share": 0.5},
+    "features": [
+        {"preset": "payments", "windows": ["1d"]},
+        {"entity": ["customer", "terminal"], "functions": ["count"], "windows": ["6h"]},
+    ],
+}
+EVENTS = [*splits.plan(parse(CONFIG), DATE).events]
+
+
+def rows(clients: list[Any], per_day: int = 12, ids: str = "pay-{}-x") -> pd.DataFrame:
+    """Events of every day; customers and shops take turns, and every seventh row is a bad one."""
+    count = len(EVENTS) * per_day
+    order = pd.Series(range(count))
+    days = pd.Series([day for day in EVENTS for _ in range(per_day)])
+    times = pd.to_datetime(days) + pd.to_timedelta(order % per_day * 5_000, unit="s")
+    frame = pd.DataFrame(
+        {
+            "payment": [ids.format(1_000 + number) if ids else 1_000 + number for number in order],
+            "at": times,
+            "client": pd.Series([clients[number * 5 % len(clients)] for number in order], dtype=object),
+            "shop": order * 7 % 3,
+            "price": (order * 37 % 100 + 1).astype(float),
+            "fraud": (order % 8 == 0).astype(int),
+        }
+    )
+    frame.loc[order % 7 == 3, "price"] = -1.0
+    return frame
+
+
+class Nights:
+    """A workspace and its source.
+
+    Args:
+        folder: of both.
+        config: the use case.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, Any] = CONFIG) -> None:
+        self.folder, self.config = folder, dict(config)
+        self.state: State = local(folder)
+        self.raw = folder / "raw"
+        self.runs = 0
+        self.raw.mkdir(parents=True)
+
+    def deliver(self, frame: pd.DataFrame) -> None:
+        """Write the source."""
+        days = frame["at"].dt.date
+        for day in EVENTS:
+            own = frame[days == day].infer_objects()
+            own.to_parquet(self.raw / f"{day}.parquet")
+
+    def night(self, scored: bool = True) -> dict[str, tables.Table]:
+        """Run the steps; return the tables by name."""
+        self.runs += 1
+        run = Path(self.state.runs) / f"tiny-training-{self.runs}"
+        record = {"pipeline": "training", "started": "2024-03-21T02:00:00Z", "complete": True, "steps": {}}
+        storage.write_json(str(run / "run.json"), record | {"parameters": {"config": {"name": "tiny"}}})
+        events, features = (str(run / step / step) for step in ("events", "features"))
+        flags = {"config": json.dumps(self.config), "date": str(DATE), "device": "cpu", "state": state(self.folder)}
+        ingest(StepContext(Namespace(**flags, data=str(self.raw), events=events)))
+        build_features(StepContext(Namespace(**flags, events=events, features=features)))
+        made = {"events": tables.read_table(events), "features": tables.read_table(features)}
+        if scored:
+            scores = str(run / "scores")
+            score(StepContext(Namespace(**flags, features=features, model="", scores=scores)))
+            made["scores"] = tables.read_table(f"{scores}/scores.json")
+        return made
+
+    def register(self) -> None:
+        """Register a model of two inputs, and make it the champion."""
+        samples.write_model(self.folder / "model", {"only": [1.0, 1.0]}, inputs=("amount", "terminal_count_1d"))
+        tags = {"train_first": "2024-03-15", "train_last": "2024-03-16"}
+        version = registry.register(self.state.registry, "tiny", str(self.folder / "model"), tags)
+        release_record.promote(ReleaseRef(self.state.registry, "tiny"), version.version)
+
+    def answer(self, frame: pd.DataFrame) -> None:
+        """Write a prediction log of some raw events."""
+        log = pd.DataFrame({"event_id": frame["payment"].astype("string"), "score": 0.5, "version": 1})
+        uri = storage.join(self.state.lake, "tiny", "predictions", f"date={DATE + timedelta(days=1)}", "1-2.parquet")
+        storage.write_frame(uri, log)
+
+    def subject(self, client: Any) -> DataSubject:
+        """What `--customer` makes of an id."""
+        ids = parse(self.config).columns.holding(Holds.IDENTIFIER)
+        return DataSubject("customer", ids["customer"], values.canonical(client) or "", ids["event_id"])
+
+    def request(self, client: Any) -> ErasureRequest:
+        """What is asked for."""
+        return ErasureRequest(self.state, parse(self.config), self.subject(client), "request 7")
+
+    def erase(self, client: Any) -> ErasureDecision:
+        """Erase a customer."""
+        return carry_out(self.request(client))
+
+
+def without(frame: pd.DataFrame, client: Any) -> pd.DataFrame:
+    """Return the rows of all others."""
+    own = frame["client"].map(values.canonical) == values.canonical(client)
+    return frame[~own].reset_index(drop=True)

@@ -1,0 +1,163 @@
+"""A customer is erased from a workspace that nights have filled, and the nights after are as if it had never been."""
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nightshift import storage
+from nightshift.contracts import tables
+from nightshift.contracts.tables import Table
+from nightshift.erasure import listing
+from nightshift.runtime.errors import UserError
+from pipelines.erasure.carrying_out import plan
+
+from .nights import Nights, rows, without
+
+CLIENTS = ["ada-0001", "bob-0002", "cleo-003", "dan-0004"]
+
+
+def contents(made: dict[str, Table]) -> dict[str, list[tuple[str, str]]]:
+    return {name: [(part.date, part.sha256) for part in table.partitions] for name, table in made.items()}
+
+
+def bytes_of(folder: Path) -> bytes:
+    """Every byte below a folder, Parquet as its cells."""
+    parts = []
+    for path in sorted(folder.rglob("*")):
+        if path.suffix == ".parquet":
+            parts.append(storage.read_frame(str(path)).to_csv().encode())
+        elif path.is_file():
+            parts.append(path.read_bytes())
+    return b"\n".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("clients", "ids"),
+    [
+        (CLIENTS, "pay-{}-x"),
+        ([12, 123, 1234, 312], ""),
+        (["007", "7", "0070", "00700"], "pay-{}-x"),
+        ([28.0, 280.0, None, 2.0], ""),
+        (["Zoë Ünal-1", "Zoë-2", "Ünal-3", "z-4 Ø"], "pay-{}-x"),
+    ],
+    ids=["texts", "integers", "leading zeros", "floats and nulls", "unicode"],
+)
+def test_nights_after_an_erasure_are_those_of_a_source_that_never_had_the_customer(
+    tmp_path: Path, clients: list[Any], ids: str
+) -> None:
+    frame, nights = rows(clients, ids=ids), Nights(tmp_path / "erased")
+    nights.deliver(frame)
+    nights.register()
+    nights.night()
+
+    decision = nights.erase(clients[0])
+
+    assert decision.proof is not None and decision.proof.hits == {}
+    other = Nights(tmp_path / "never")
+    other.deliver(without(frame, clients[0]))
+    other.register()
+    after, never = nights.night(), other.night()
+    assert contents(after) == contents(never)
+    details = [[part.details for part in table["events"].partitions] for table in (after, never)]
+    for one, two in zip(*details, strict=True):
+        assert {**one, "source_sha256": "", "quarantine_uri": ""} == {**two, "source_sha256": "", "quarantine_uri": ""}
+    with pytest.raises(UserError, match="was erased on"):
+        nights.erase(clients[0])
+
+
+def test_no_byte_of_the_id_or_of_its_events_stays(tmp_path: Path) -> None:
+    frame, nights = rows(CLIENTS), Nights(tmp_path)
+    nights.deliver(frame)
+    nights.register()
+    nights.night()
+    nights.answer(frame)
+    note = tmp_path / "runs" / "tiny-training-1" / "deployment.json"
+    note.write_text(json.dumps({"example": {"client": "ada-0001", "payment": "pay-1000-x"}, "other": "bob-0002"}))
+
+    nights.erase("ada-0001")
+    for file in nights.raw.iterdir():
+        file.unlink()
+
+    every = bytes_of(tmp_path)
+    own = frame[frame["client"] == "ada-0001"]["payment"]
+    assert b"ada-0001" not in every and len(own) > 9
+    assert [payment for payment in own if payment.encode() in every] == []
+    assert json.loads(note.read_text()) == {
+        "example": {"client": "[erased]", "payment": "[erased]"},
+        "other": "bob-0002",
+    }
+    assert b"bob-0002" in every
+
+
+def test_tables_of_earlier_runs_name_what_replaces_their_days(tmp_path: Path) -> None:
+    frame, nights = rows(CLIENTS), Nights(tmp_path)
+    nights.deliver(frame)
+    nights.register()
+    before = nights.night()
+    own = before["events"].read(nights_days(before))
+    others = int((own["customer"] != "ada-0001").sum())
+
+    nights.erase("ada-0001")
+
+    for name in ("events", "features"):
+        table = tables.read_table(str(tmp_path / "runs" / "tiny-training-1" / name / name))
+        left = table.read(nights_days({"events": table}))
+        assert len(left) == table.rows and "ada-0001" not in set(left["customer"])
+    assert tables.read_table(str(tmp_path / "runs" / "tiny-training-1" / "events" / "events")).rows == others
+    assert nights.night(scored=False)["events"].rows == others
+
+
+def nights_days(made: dict[str, Table]) -> list[date]:
+    return [date.fromisoformat(part.date) for part in made["events"].partitions]
+
+
+def test_one_id_does_not_remove_another_that_contains_it(tmp_path: Path) -> None:
+    frame, nights = rows([12, 123, 1234, 312], ids=""), Nights(tmp_path)
+    nights.deliver(frame)
+    nights.night(scored=False)
+    (tmp_path / "runs" / "tiny-training-1" / "report.json").write_text('{"rows": 12, "client": 123, "price": 12.0}')
+
+    nights.erase(12)
+
+    left = nights.night(scored=False)["events"]
+    assert set(left.read(nights_days({"events": left}))["customer"]) == {123, 1234, 312}
+    assert "12" in (tmp_path / "runs" / "tiny-training-1" / "report.json").read_text()
+
+
+def test_a_dry_run_lists_files_and_bytes_and_changes_nothing(tmp_path: Path) -> None:
+    nights = Nights(tmp_path)
+    nights.deliver(rows(CLIENTS))
+    nights.night(scored=False)
+    before = bytes_of(tmp_path)
+
+    listed = plan(nights.request("ada-0001"))
+
+    assert bytes_of(tmp_path) == before
+    assert {store.store for store in listed.stores} >= {"events", "quarantine", "features", "online"}
+    assert all(store.files and store.rows and store.size_bytes for store in listed.stores)
+    assert listed.decision is None and listed.proof is None
+
+
+def test_a_customer_who_is_nowhere_is_refused(tmp_path: Path) -> None:
+    nights = Nights(tmp_path)
+    nights.deliver(rows(CLIENTS))
+    nights.night(scored=False)
+    with pytest.raises(UserError, match="customer 'ada' is in no store of use case 'tiny'"):
+        nights.erase("ada")
+    assert listing.read(nights.state.lake, "tiny") is None
+
+
+def test_a_second_customer_is_erased_from_days_that_were_renamed(tmp_path: Path) -> None:
+    frame, nights = rows(CLIENTS), Nights(tmp_path / "erased")
+    nights.deliver(frame)
+    nights.night(scored=False)
+    nights.erase("ada-0001")
+    nights.night(scored=False)
+    nights.erase("bob-0002")
+
+    other = Nights(tmp_path / "never")
+    other.deliver(without(without(frame, "ada-0001"), "bob-0002"))
+    assert contents(nights.night(scored=False)) == contents(other.night(scored=False))
