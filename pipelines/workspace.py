@@ -1,7 +1,8 @@
 """What a workspace holds, as the documents that commands print by `--json`. Reads it, and changes nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 from pydantic import PositiveInt
 
 from nightshift import registry, storage
+from nightshift.contracts import drift
+from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.listings import (
     DriftCheck,
+    DriftedInput,
     DriftHistory,
     ListedRun,
     ListedVersion,
@@ -29,6 +33,7 @@ from nightshift.runtime.errors import UserError, nearest
 from pipelines.run_index import SUMMARY, IndexedRun, RunIndex
 
 DRIFT = f"drift/drift/{FILE}"  # in a run's folder: the step, its artifact, the gate's verdict
+DRIFT_REPORT = f"drift/drift/{drift.FILE}"
 
 
 @dataclass(frozen=True)
@@ -42,14 +47,16 @@ class Workspace:
         """The runs, read again as they change."""
         return RunIndex(self.state.runs)
 
-    def list_runs(self, name: str | None = None, limit: PositiveInt = 20) -> RunList:
+    def list_runs(self, name: str | None = None, limit: PositiveInt = 20, unfinished: bool = False) -> RunList:
         """Return the newest runs, and why others cannot be read.
 
         Args:
             name: of a use case; null for all.
             limit: the largest number of runs.
+            unfinished: whether to list only those that failed or have not ended.
         """
-        runs = [self.describe_run(run) for run in self.index.runs(name)[:limit]]
+        kept = [run for run in self.index.runs(name) if not (unfinished and run.complete)]
+        runs = [self.describe_run(run) for run in kept[:limit]]
         return RunList(runs=runs, problems=self.index.problems)
 
     def read_report(self, run: str = "latest") -> Page:
@@ -92,11 +99,8 @@ class Workspace:
             UserError: when it has no run.
         """
         judged = self.index.derive_all(self.require_runs(name), read_drift_verdict)
-        checks = [
-            DriftCheck.model_validate({"run": run.name, "logical_date": run.logical_date, "verdict": verdict})
-            for run, verdict in islice(judged, limit)
-        ]
-        return DriftHistory(use_case=name, checks=checks)
+        checks = [self._check_drift(run, verdict) for run, verdict in islice(judged, limit)]
+        return DriftHistory(use_case=name, checks=checks, drifted=list_drifted(checks))
 
     def read_costs(self, run: str | None = None) -> RunCosts:
         """Return what runs have cost, by step.
@@ -119,6 +123,13 @@ class Workspace:
         if not every:
             raise UserError(f"no run in {self.state.runs} has a summary yet; `nightshift run` makes one")
         return RunCosts(runs=every)
+
+    def _check_drift(self, run: IndexedRun, verdict: Verdict) -> DriftCheck:
+        report = self.index.try_derive(run, read_drift_report)
+        drifted = [column for column in report.columns if column.drifted] if report else []
+        return DriftCheck.model_validate(
+            {"run": run.name, "logical_date": run.logical_date, "verdict": verdict, "drifted": drifted}
+        )
 
     def require_runs(self, name: str) -> list[IndexedRun]:
         """Return the runs of a use case, the last to start first.
@@ -143,6 +154,7 @@ class Workspace:
                 "logical_date": run.logical_date,
                 "started": run.started,
                 "complete": run.complete,
+                "failed": run.failed,
                 "has_report": self.index.derive(run, has_report),
             }
         )
@@ -166,6 +178,25 @@ def read_drift_verdict(folder: str) -> Verdict | None:
         # an engine may keep artifacts elsewhere
         uri = read_summary(folder).get("links", {}).get("drift_verdict", "")
     return Verdict.read(uri) if uri and storage.exists(uri) else None
+
+
+def read_drift_report(folder: str) -> DriftReport | None:
+    """Return how far the inputs of a run in a folder have moved, None where it has not kept it."""
+    uri = storage.join(folder, DRIFT_REPORT)
+    return DriftReport.read(uri) if storage.exists(uri) else None
+
+
+def list_drifted(checks: Sequence[DriftCheck]) -> list[DriftedInput]:
+    """Return the inputs that have drifted on the newest day, and since when without a break, the first first."""
+    by_day = {check.logical_date: check for check in reversed(checks)}
+    newest = by_day[max(by_day)].drifted if by_day else []
+    since: dict[str, date] = {}
+    for day in sorted(by_day):
+        names = {column.name for column in by_day[day].drifted}
+        since = {name: since.get(name, day) for name in names}
+    fields = set(DriftedInput.model_fields) - {"since"}
+    drifted = [DriftedInput(since=since[column.name], **column.model_dump(include=fields)) for column in newest]
+    return sorted(drifted, key=lambda one: (one.since, -one.psi))
 
 
 def read_cost(folder: str) -> RunCost | None:

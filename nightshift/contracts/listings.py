@@ -6,6 +6,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from nightshift.contracts.artifact import Artifact, Part
+from nightshift.contracts.drift import ColumnDrift
 from nightshift.contracts.section import Fact
 from nightshift.contracts.verdict import Verdict
 
@@ -40,6 +41,7 @@ class ListedRun(Part):
     logical_date: date | None = Field(description="last complete UTC day of its data; null of a pipeline without one")
     started: datetime = Field(description="UTC")
     complete: bool = Field(description="whether every step went well")
+    failed: list[str] = Field([], description="steps that failed")
     has_report: bool = Field(description="whether its last step, or `nightshift report`, has written one")
 
 
@@ -56,6 +58,18 @@ class DriftCheck(Part):
     run: str = Field(description="id")
     logical_date: date = Field(description="last complete UTC day of its data")
     verdict: Verdict = Field(description="whether the newest rows are like those the model was trained on, and why")
+    drifted: list[ColumnDrift] = Field([], description="the model's inputs that have drifted, and its score")
+
+
+class DriftedInput(Part):
+    """A model input that has drifted, or the score."""
+
+    name: str
+    since: date = Field(description="the first of the days on which it has drifted without a break")
+    psi: float = Field(description="population stability index on the newest day")
+    psi_limit: float
+    wasserstein: float | None = Field(description="distance in standard deviations; null where there is none")
+    wasserstein_limit: float | None
 
 
 class DriftHistory(Artifact):
@@ -63,6 +77,7 @@ class DriftHistory(Artifact):
 
     use_case: str = Field(description="name in the config")
     checks: list[DriftCheck] = Field(description="of the runs that have measured drift, the last to start first")
+    drifted: list[DriftedInput] = Field([], description="on the newest day, the first to drift first")
 
 
 class ScoredEvent(Part):

@@ -27,6 +27,13 @@ class Measure(Part):
     interval: tuple[float, float] | None = Field(None, description="95 % interval: low, high")
     higher_is_better: bool = Field(True, description="whether the value may not lie below the limit, or not above it")
 
+    @property
+    def is_beyond_limit(self) -> bool:
+        """Whether the value lies beyond the limit, on the side that is worse."""
+        if self.limit is None or self.value is None or self.value == self.limit:
+            return False
+        return (self.value < self.limit) == self.higher_is_better
+
 
 class Opponent(Part):
     """The version that a model was compared with."""

@@ -67,6 +67,10 @@ COMMANDS = {
     "notify": {
         "notify": "Deliver pending notifications of nights to the receivers of a config, or test the receivers.",
     },
+    "history": {
+        "runs": "List the newest runs, or those that failed or have not ended.",
+        "drift": "Show the verdicts on drift of a use case, and since when each drifted input has drifted.",
+    },
     "events": {
         "events": "Find the events of a customer or another identifier, with what each version scored them.",
     },
@@ -91,7 +95,7 @@ COMMANDS = {
 }
 GROUPS = {
     "project": ("scaffold",),
-    "run": ("runs", "projects", "kubeflow", "costs", "notify", "ui", "mcp"),
+    "run": ("runs", "history", "projects", "kubeflow", "costs", "notify", "ui", "mcp"),
     "models": ("models", "optimize"),
     "release": ("release",),
     "data": ("definitions", "features", "events", "repair", "gc", "erase"),

@@ -16,7 +16,6 @@ from pipelines.workspace import Workspace
 if TYPE_CHECKING:
     from rich.table import Table
 
-WIDEST = 1000  # characters of a table
 UNPRICED = "no price: name the machine in the config's costs.machine, and its dollars an hour in costs.prices"
 
 
@@ -52,11 +51,11 @@ def costs(args: argparse.Namespace) -> int:
         if not args.samples or not args.measured:
             raise UserError("an expected cost takes both --samples and --measured GPU=RATE, e.g. --measured l4=5200")
         estimate = estimate_costs(args.samples, dict(map(_parse_rate, args.measured)), _interruptions(args))
-        return options.print_document(estimate) if args.json else _print(_offers(estimate))
+        return options.print_document(estimate) if args.json else options.print_table(_offers(estimate))
     spent = Workspace(options.state(args)).read_costs(args.run)
     if args.json:
         return options.print_document(spent)
-    return _print(_steps(spent.runs[0]) if args.run else _runs(spent.runs))
+    return options.print_table(_steps(spent.runs[0]) if args.run else _runs(spent.runs))
 
 
 def estimate_costs(samples: float, rates: dict[str, float], interruptions: Interruptions) -> CostEstimate:
@@ -69,17 +68,6 @@ def estimate_costs(samples: float, rates: dict[str, float], interruptions: Inter
     """
     offers = sorted(_price_offers(samples, rates, interruptions), key=_rank_offer)
     return CostEstimate(samples=samples, checkpoint_interval_seconds=interruptions.interval * HOUR, offers=offers)
-
-
-def _print(table: "Table") -> int:
-    """Print a table as wide as it needs: `nightshift costs RUN` takes a whole id."""
-    from rich.console import Console
-    from rich.measure import Measurement
-
-    console = Console()
-    needed = Measurement.get(console, console.options.update(max_width=WIDEST), table).maximum
-    Console(width=max(console.width, needed)).print(table)
-    return 0
 
 
 def _steps(run: RunCost) -> "Table":

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from nightshift.contracts.listings import EventList
 from nightshift.data.dates import parse_date
-from nightshift.runtime.errors import UserError
 from nightshift.runtime.printable import printable
 from pipelines import event_search
 from pipelines.cli import options
+from pipelines.cli.history import choose_use_case
 from pipelines.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -36,22 +36,13 @@ def events(args: argparse.Namespace) -> int:
     workspace = Workspace(options.state(args))
     last = parse_date(args.last) if args.last else None
     query = event_search.EventQuery(args.column, args.id, last, args.days, args.features)
-    matching = event_search.find_events(workspace, _choose_use_case(workspace, args), query)
+    matching = event_search.find_events(workspace, choose_use_case(workspace, args), query)
     if args.json:
         return options.print_document(matching)
     from rich.console import Console
 
     Console().print(*(_table(matching, number) for number in range(len(matching.events))))
     return options.say(_describe_search(matching))
-
-
-def _choose_use_case(workspace: Workspace, args: argparse.Namespace) -> str:
-    if name := options.use_case(args):
-        return name
-    names = sorted({run.use_case for run in workspace.index.runs() if run.use_case})
-    if len(names) != 1:
-        raise UserError(f"--config is missing; use cases with runs here: {', '.join(names) or 'none'}")
-    return names[0]
 
 
 def _table(matching: EventList, number: int) -> "Table":

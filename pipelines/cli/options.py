@@ -5,7 +5,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.state import State
@@ -13,6 +13,11 @@ from nightshift.runtime import strict_json
 from nightshift.runtime.errors import UserError
 from pipelines import arguments, configs
 from pipelines.environments import local
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+WIDEST = 1000  # characters of a table
 
 Commands = Any  # what argparse's add_subparsers returns, a class of its own
 
@@ -133,6 +138,17 @@ def report(args: argparse.Namespace, line: str) -> None:
 def progress_stream(args: argparse.Namespace) -> TextIO:
     """Return where a command reports its progress: not on stdout where that is for a JSON document."""
     return sys.stderr if args.json else sys.stdout
+
+
+def print_table(table: "Table") -> int:
+    """Print a table as wide as it needs, so that ids are whole, and return the exit code."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console()
+    needed = Measurement.get(console, console.options.update(max_width=WIDEST), table).maximum
+    Console(width=max(console.width, needed)).print(table)
+    return 0
 
 
 def print_document(document: Artifact, code: int = 0) -> int:

@@ -2,12 +2,15 @@
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from nightshift_testkit.processes import engine, started
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -26,6 +29,14 @@ def open_browser() -> "Iterator[Browser]":
     with sync_playwright() as playwright:
         # without a sandbox it runs as root too
         yield playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+
+
+@contextmanager
+def serve_pages(workspace: Path, *flags: str, **variables: str) -> Iterator[str]:
+    """Start `nightshift ui` on a workspace, and yield the URL of its first page without the slash at its end."""
+    command = engine("ui", "--workspace", str(workspace), "--port", "0", *flags)
+    with started(command, stdout=subprocess.PIPE, text=True, env=os.environ | variables) as server, server.stdout:
+        yield server.stdout.readline().split()[1].rstrip("/")
 
 
 def find_barriers(page: "Page") -> list[str]:

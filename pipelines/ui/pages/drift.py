@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import date
 
-from nightshift.contracts.listings import DriftCheck, DriftHistory
+from nightshift.contracts.listings import DriftCheck, DriftedInput, DriftHistory
 from nightshift.contracts.section import Block, Chart, Row, Series, TableColumn, Text, Tone
 from nightshift.contracts.verdict import Decision
 from pipelines.ui.pages.models import tabulate_measures
@@ -38,11 +38,23 @@ def show(history: DriftHistory) -> Screen:
         reasons=shorten_all(newest.verdict.reasons) if newest else [],
         links=link_use_case(name),
         panels=[
+            PagePanel("Drifted inputs, the first to drift first", [_tabulate_drifted(history.drifted)]),
             PagePanel("Signals over days", dense, is_dense=True),
             *([PagePanel("The newest day", latest)] if latest else []),
             PagePanel("Days", [_tabulate(days)]),
         ],
     )
+
+
+def _tabulate_drifted(drifted: Sequence[DriftedInput]) -> Block:
+    columns = [TableColumn(title="Input"), TableColumn(title="Since")]
+    titles = ("PSI", "Limit", "Wasserstein", "Limit")
+    columns += [TableColumn(title=title, format="plain") for title in titles]
+    rows = [
+        make_row([one.name, str(one.since), one.psi, one.psi_limit, one.wasserstein, one.wasserstein_limit])
+        for one in drifted
+    ]
+    return make_table("", columns, rows, "No input has drifted on the newest day.")
 
 
 def _newest_by_day(checks: Sequence[DriftCheck]) -> list[DriftCheck]:
@@ -78,12 +90,9 @@ def _chart(name: str, days: Sequence[DriftCheck]) -> Chart | None:
         return None
     limits = [(_count_days(day, last), measure.limit) for day, measure in measured if measure.limit is not None]
     newest = measured[-1][1]
-    is_beyond = newest.limit is not None and newest.value is not None and (
-        (newest.value < newest.limit) == newest.higher_is_better and newest.value != newest.limit
-    )  # fmt: skip
     notes = [f"{day}: {measure.value:.4g}" for day, measure in measured]
     return Chart(
-        title=f"{shorten(name)} (beyond its limit)" if is_beyond else shorten(name),
+        title=f"{shorten(name)} (beyond its limit)" if newest.is_beyond_limit else shorten(name),
         x=make_axis(f"days from {last}", [x for x, _ in values], is_whole=True),
         y=make_axis("value", [0.0, *(y for _, y in [*values, *limits])]),
         series=[

@@ -212,7 +212,7 @@ def tabulate(runs: Sequence[ListedRun]) -> Block:
                 run.pipeline,
                 str(run.logical_date or ""),
                 format_moment(run.started),
-                "complete" if run.complete else "unfinished",
+                _describe_state(run),
                 "yes" if run.has_report else "no",
             ],
             make_href("runs", run.run),
@@ -220,6 +220,12 @@ def tabulate(runs: Sequence[ListedRun]) -> Block:
         for run in runs
     ]
     return make_table("", columns, rows, "There is no run here; `nightshift run` makes one.")
+
+
+def _describe_state(run: ListedRun) -> str:
+    if run.complete:
+        return "complete"
+    return f"failed in {' and '.join(run.failed)}" if run.failed else "unfinished"
 
 
 def list_problems(problems: Sequence[str]) -> Block:

@@ -1,23 +1,18 @@
 """A workspace with something on every page of the UI."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import uvicorn
 from starlette.testclient import TestClient
 
 from nightshift.contracts.section import Fact, Link, Links, Page, Section, SectionOutcome
 from nightshift.contracts.tables import Partition, Table, partition_uri, write_table
 from nightshift.contracts.verdict import Decision, Measure, Verdict
-from nightshift.http.addresses import HOST, listen
 from pipelines import configs
 from pipelines.environments import local
 from pipelines.ui.app import build_app
@@ -122,17 +117,3 @@ def full(workspace: Path) -> Path:
     ended = {"ingestion": {"state": "failed", "seconds": 1.0, "error": "23 % of the rows are rejected"}}
     write_run(workspace, "fraud-scoring-2018-07-31", pipeline="scoring", complete=False, steps=ended)
     return workspace
-
-
-@contextmanager
-def serve_ui(folder: Path) -> Iterator[str]:
-    """Serve a workspace's pages to a browser; yields the URL of the first, without a slash at its end."""
-    listener = listen(0)
-    server = uvicorn.Server(uvicorn.Config(build_app(Workspace(local(folder))), log_level="warning"))
-    thread = Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        yield f"http://{HOST}:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from nightshift_testkit.browsers import find_barriers, open_browser
-from tests.pipelines.ui.conftest import list_urls, serve_ui, write_run
+from nightshift_testkit.browsers import find_barriers, open_browser, serve_pages
+from tests.pipelines.ui.conftest import list_urls, write_run
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -31,7 +31,7 @@ def browser() -> "Iterator[Browser]":
 
 @pytest.fixture
 def page(browser: "Browser", full: Path) -> "Iterator[Page]":
-    with serve_ui(full) as url, browser.new_context(base_url=url) as context:
+    with serve_pages(full) as url, browser.new_context(base_url=url) as context:
         yield context.new_page()
 
 
