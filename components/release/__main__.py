@@ -19,6 +19,8 @@ from nightshift.contracts.tables import Table
 from nightshift.contracts.verdict import Verdict
 from nightshift.data.splits import Days
 from nightshift.registry import Version, approvals, release_record
+from nightshift.registry.approvals import ApprovalReason
+from nightshift.registry.audit_log import log_action
 from nightshift.registry.promotion import Move, PromotionDecision
 from nightshift.registry.release_record import ReleaseRef
 from nightshift.runtime import step
@@ -87,18 +89,38 @@ def advance(
     target = None if state.target is Kind.RECORD_ONLY else find_target(state, config.name)
     setup = ReleaseSetup(context, context.day, target, Moment(now, registry.user(), args.run))
     before = release_record.read(setup.ref)
-    if before is None:
+    current = _approve(setup, before) if args.approve else before
+    if current is None:
         raise UserError(
             f"registry {state.registry} has no champion of {config.name!r} to release against; "
             "run training first: nightshift run"
         )
-    reached = _verdicts(setup, before) if before.challenger else []
-    settled = SettledRelease(before, []) if state.target is Kind.RECORD_ONLY else _advance_record(setup, reached)
+    reached = _verdicts(setup, current) if current.challenger else []
+    settled = SettledRelease(current, []) if state.target is Kind.RECORD_ONLY else _advance_record(setup, reached)
     record = settled.record
     step.log.info("%s: %s", config.name, " ".join([section.headline(record), *settled.waits[:1]]))
     write_section(args.release, section.build(record, reached, record != before, settled.waits))
     record.write(args.release)
     return _metadata(record, record != before)
+
+
+def _approve(setup: ReleaseSetup, record: Release | None) -> Release:
+    """Approve a version for a person, and have the target serve what goes live by that."""
+    args, state = setup.context.args, setup.context.state
+    if state.target is Kind.RECORD_ONLY or not args.approve.isdecimal():
+        raise UserError(
+            f"approve is {args.approve!r} with the target {state.target}; give the number of a version that waits, "
+            "and no target record-only, which changes nothing"
+        )
+    by, before = args.by or registry.user(), _parts(setup, record) if record else []
+
+    def serve(version: Version) -> None:
+        if setup.target:
+            rollout(setup.target, [factory.build_share(state.lake, version, 1.0)], before)
+
+    subject = f"version {args.approve}"
+    with log_action(state, "approve", setup.ref.name, subject, args.reason or "", by), registry.lock(state.registry):
+        return approvals.approve(setup.ref, int(args.approve), ApprovalReason(args.reason or "", by), serve)
 
 
 def _metadata(record: Release, changed: bool) -> dict[str, float | str]:

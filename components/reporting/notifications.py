@@ -11,6 +11,7 @@ from nightshift import storage
 from nightshift.config.notify import NightEvent
 from nightshift.config.policy import Costs
 from nightshift.config.source import EMPTY_DAYS
+from nightshift.contracts.deployment import DeploymentOutcome
 from nightshift.contracts.notification import Notification
 from nightshift.contracts.release_record import Action
 from nightshift.contracts.verdict import Decision
@@ -59,6 +60,7 @@ def _link(summary: Summary, runs: str) -> str:
 def _list_causes(summary: Summary, artifacts: RunArtifacts) -> Causes:
     yield from _stopped(summary)
     yield from _judged(summary)
+    yield from _waits(artifacts)
     signals = _list_raised(artifacts)
     if FLAGGED in signals:
         yield NightEvent.REFUSED, "flood of flags", f"A flood of flags: {signals[FLAGGED]}"
@@ -89,6 +91,15 @@ def _judged(summary: Summary) -> Causes:
     if verdict and verdict.decision != "pass":
         event, title = JUDGED[Decision(verdict.decision)]
         yield event, "evaluation", _join([title, *verdict.reasons])
+
+
+def _waits(artifacts: RunArtifacts) -> Causes:
+    """Yield that a version has passed its gates and waits for a person's approval."""
+    for section in artifacts.sections:
+        outcome = section.outcome
+        if outcome and outcome.label == DeploymentOutcome.WAITING:
+            # another version, of the next night, is another cause
+            yield NightEvent.HELD, outcome.reasons[0], _join(outcome.reasons)
 
 
 def _list_raised(artifacts: RunArtifacts) -> dict[str, str]:

@@ -19,7 +19,7 @@ class NightEvent(StrEnum):
     """What a person may have to know of a night."""
 
     FAILED = "failed"  # a step has no result
-    HELD = "held"  # the gate is undecided
+    HELD = "held"  # the gate is undecided, or a version waits for an approval
     REFUSED = "refused"  # the gate has failed, or too many events are flagged
     DRIFT = "drift"
     ROLLED_BACK = "rolled_back"  # the release of a version

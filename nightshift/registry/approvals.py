@@ -5,6 +5,7 @@ live. An approval is of one model beside one champion: of any other pair it says
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from nightshift import registry
@@ -14,6 +15,19 @@ from nightshift.registry import Version, release_record
 from nightshift.registry.release_record import ReleaseRef
 from nightshift.runtime.errors import UserError
 from nightshift.storage import conditional
+
+
+@dataclass(frozen=True)
+class ApprovalReason:
+    """Why a version is approved.
+
+    Attributes:
+        reason: in the person's words; not empty.
+        by: the person.
+    """
+
+    reason: str
+    by: str = field(default_factory=registry.user)
 
 
 def read(ref: ReleaseRef) -> ApprovalRecord:
@@ -59,7 +73,9 @@ def note(ref: ReleaseRef, version: int, waiting: WaitingVersion | None) -> None:
     _change(ref, decide)
 
 
-def approve(ref: ReleaseRef, number: int, reason: str, before: Callable[[Version], None] = lambda _: None) -> Release:
+def approve(
+    ref: ReleaseRef, number: int, why: ApprovalReason, before: Callable[[Version], None] = lambda _: None
+) -> Release:
     """Approve a version that waits, which makes it the champion, or one that is being released.
 
     The latter goes live by the next run of the release, as long as its gates pass.
@@ -67,7 +83,7 @@ def approve(ref: ReleaseRef, number: int, reason: str, before: Callable[[Version
     Args:
         ref: of the use case.
         number: the version.
-        reason: why, in the person's words.
+        why: who approves, and why.
         before: see `release_record.promote`.
 
     Returns:
@@ -76,10 +92,10 @@ def approve(ref: ReleaseRef, number: int, reason: str, before: Callable[[Version
     Raises:
         UserError: when the version does not wait, is not there, or the champion changes meanwhile.
     """
-    if not reason.strip():
+    if not why.reason.strip():
         raise UserError("the reason of an approval is empty; say why in a few words, as in --reason 'checked by risk'")
     chosen = registry.find(ref.registry, ref.name, number)
-    approval = _record_approval(ref, chosen, reason)
+    approval = _record_approval(ref, chosen, why)
 
     def promote(record: Release | None) -> Entry | None:
         champion = _identify(record)
@@ -95,7 +111,7 @@ def approve(ref: ReleaseRef, number: int, reason: str, before: Callable[[Version
     return release
 
 
-def _record_approval(ref: ReleaseRef, version: Version, reason: str) -> Approval:
+def _record_approval(ref: ReleaseRef, version: Version, why: ApprovalReason) -> Approval:
     settled: list[Approval] = []
 
     def decide(record: ApprovalRecord) -> ApprovalRecord:
@@ -109,8 +125,8 @@ def _record_approval(ref: ReleaseRef, version: Version, reason: str) -> Approval
                 sha256=version.sha256,
                 champion=pair[1],
                 at=datetime.now(UTC),
-                by=registry.user(),
-                reason=reason,
+                by=why.by,
+                reason=why.reason,
             )
         ]
         return record if known else record.model_copy(update={"approvals": [*record.approvals, *settled]})

@@ -12,7 +12,7 @@ from nightshift.runtime.errors import UnavailableError, UserError
 
 
 @contextmanager
-def log_action(state: State, action: str, use_case: str, subject: str, reason: str) -> Iterator[None]:
+def log_action(state: State, action: str, use_case: str, subject: str, reason: str, by: str = "") -> Iterator[None]:
     """Log what a person does inside the block, and how it ends; an action that cannot be logged does not begin.
 
     A registry that was named without its audit root has no log.
@@ -23,12 +23,15 @@ def log_action(state: State, action: str, use_case: str, subject: str, reason: s
         use_case: name in the config.
         subject: what it is done to.
         reason: in the person's words; may be empty.
+        by: the person; by default the user of this process.
     """
     if not state.audit:
         yield
         return
     now = datetime.now(UTC)
-    entry = LoggedAction(action=action, use_case=use_case, subject=subject, at=now, by=registry.user(), reason=reason)
+    entry = LoggedAction(
+        action=action, use_case=use_case, subject=subject, at=now, by=by or registry.user(), reason=reason
+    )
     name = f"{now:%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.json"
     uri = storage.join(state.audit, use_case, "actions", name)
     entry.write(uri)

@@ -11,6 +11,7 @@ from nightshift.contracts.listings import ListedVersion
 from nightshift.contracts.state import State
 from nightshift.local import endpoint, examples
 from nightshift.registry import Version, approvals, release_record
+from nightshift.registry.approvals import ApprovalReason
 from nightshift.registry.audit_log import log_action
 from nightshift.registry.release_record import ReleaseRef
 from nightshift.runtime.errors import UserError
@@ -56,7 +57,7 @@ def approve(args: argparse.Namespace) -> int:
     ref = _find_ref(state, options.use_case(args))
     number = _parse_version(ref, args.version)
     with log_action(state, "approve", ref.name, f"version {number}", args.reason), registry.lock(state.registry):
-        record = approvals.approve(ref, number, args.reason, partial(_update, state))
+        record = approvals.approve(ref, number, ApprovalReason(args.reason), partial(_update, state))
     if record.live.version == number:
         return options.say(_describe_champion(ref.name, number))
     return options.say(f"{ref.name}: version {number} is approved; `nightshift run release` takes it on to live")

@@ -20,6 +20,9 @@ def define(shards: int = 0) -> Any:
         data: str,
         device: str,
         state: dict[str, Any],
+        approve: str = "",
+        reason: str = "",
+        by: str = "",
     ) -> None:
         """Judge a version that is being released by the labels that have arrived by one logical date.
 
@@ -29,11 +32,15 @@ def define(shards: int = 0) -> Any:
             data: where the raw events lie: `simulator`, a folder, s3:// or gs://.
             device: cpu or cuda.
             state: where things are kept, and where versions answer, see `State`.
+            approve: number of a version that a person approves; empty for none.
+            reason: why, in the person's words.
+            by: the person.
         """
         day = {"config": config, "date": date}
         events = ingestion(**day, data=data, state=state)
         table = make_features(shards, **day, device=device, state=state, events=events.output)
-        step = release(**day, state=state, features=table.output, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
+        approval = {"approve": approve, "reason": reason, "by": by}
+        step = release(**day, **approval, state=state, features=table.output, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
         outputs = {"events": events.output, "features": table.output, "release": step.output}
         report = reporting(
             **day, **outputs, device=device, data=data, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER

@@ -29,6 +29,8 @@ Starts by the clock or, with `controller.retrain: on_drift` in the config, for e
 """
 RELEASE = """
 Takes a version that is being released further, or back, and announces one that is live then as `{0}/model`.
+
+A person approves a version that waits by its form: the version's number as `approve`, and the `reason`.
 """
 PAST_DAYS = """
 Trains for many past days, one after the other, as runs of `{0}` called `backfill-<day>`, which promote no model.
@@ -40,7 +42,7 @@ The same days again repeat only what has changed or failed.
 def use_case(config: str, data: str = "") -> None:
     """Make the DAGs of a use case: `<name>_ingestion`, `<name>_monitoring`, `<name>_training`, `<name>_backfill`.
 
-    Where versions are released in steps there is `<name>_release` too.
+    Where versions are released in steps, or a person has to approve them, there is `<name>_release` too.
 
     Args:
         config: the name of a shipped config, or the path of a YAML file.
@@ -64,11 +66,11 @@ def use_case(config: str, data: str = "") -> None:
     )
     _follow("monitoring", request, settings, 2, schedule=asset_schedule(day.asset), doc_md=MONITORING.format(name))
     _follow("training", model, settings, 6, schedule=training, doc_md=TRAINING.format(name))
-    if clocks["release"]:
-        released = assets.released_model(name)
-        _follow(
-            "release", released, settings, 2, schedule=cron_schedule(clocks["release"]), doc_md=RELEASE.format(name)
-        )
+    if clocks["release"] or loaded["release"]["approval"] == "required":
+        # where nothing is released in steps, only a person who approves starts it
+        released, clock = assets.released_model(name), clocks["release"]
+        schedule = cron_schedule(clock) if clock else None
+        _follow("release", released, settings, 2, schedule=schedule, doc_md=RELEASE.format(name))
     _backfill(settings)
 
 

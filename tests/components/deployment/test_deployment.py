@@ -18,7 +18,8 @@ from nightshift.contracts.package import DecisionRule
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Verdict
 from nightshift.local import endpoint
-from nightshift.registry import release_record
+from nightshift.registry import approvals, release_record
+from nightshift.registry.approvals import ApprovalReason
 from nightshift.registry.release_record import ReleaseRef
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UnavailableError, UserError
@@ -314,3 +315,42 @@ def test_a_slow_endpoint_ends_the_step_with_1_the_record_says_what_is_live_and_t
     assert (report["decision"], report["version"], report["previous_champion_version"]) == ("promoted", 5, 4)
     assert [entry.live.version for entry in release_record.read(where).entries] == [4, 5]
     assert len(registry.versions(f"{folder}/registry", "fraud")) == 5
+
+
+def kill(_: registry.Version) -> None:
+    raise UnavailableError("here")
+
+
+def test_where_a_person_approves_versions_none_is_live_before_and_a_gate_that_fails_then_stops_it(folder, save_model):
+    required = {"release": {"approval": "required"}}
+
+    def train(quality: float, day: str, decision: str = "pass", run: str = "register-only") -> dict:
+        return deploy(folder, save_model(quality, day), decision, run, **required)
+
+    first = train(0.4, "2018-08-01")
+    assert (first["decision"], first["champion_version"]) == ("waiting", None)
+    assert first["reasons"][0] == "Version 4 waits for an approval; `nightshift approve 4 --reason ...` gives it."
+    headline = read_section(f"{folder}/deployment.json").outcome.headline
+    assert headline == "Version 4 waits for a person's approval; there is no champion"
+    assert release_record.read(releases(folder)) is None
+    approvals.approve(releases(folder), 4, ApprovalReason("the first"))
+    assert release_record.read(releases(folder)).live.version == 4
+
+    assert [train(0.5, "2018-08-02")["decision"] for _ in range(2)] == ["waiting", "waiting"]  # as after a kill
+    assert train(0.5, "2018-08-02", "fail")["decision"] == "kept"
+    with pytest.raises(UserError, match="version 5 of 'fraud' does not wait for an approval"):
+        approvals.approve(releases(folder), 5, ApprovalReason("late"))
+    assert train(0.5, "2018-08-02", run="record-only")["decision"] == "kept"
+    assert approvals.read(releases(folder)).waiting == []
+
+    assert train(0.6, "2018-08-03")["decision"] == "waiting"
+    with pytest.raises(UnavailableError):  # killed between the approval and the promotion
+        approvals.approve(releases(folder), 6, ApprovalReason("good"), kill)
+    assert train(0.6, "2018-08-03", "fail")["decision"] == "kept"
+    assert train(0.6, "2018-08-03")["decision"] == "promoted"
+    assert release_record.read(releases(folder)).trail == [4, 6]
+
+
+def test_without_the_setting_no_approval_is_read_or_written(folder, save_model):
+    assert deploy(folder, save_model(0.4, "2018-08-01"), target="register-only")["decision"] == "promoted"
+    assert [file.name for file in (folder / "registry" / "releases").iterdir()] == ["fraud.json"]

@@ -7,6 +7,7 @@ from components.release.verdicts import RequestFigures
 from nightshift.config.policy import Rollout
 from nightshift.contracts.release_record import Action
 from nightshift.contracts.verdict import Decision, Opponent, Verdict
+from nightshift.registry.promotion import Move
 from nightshift.runtime.errors import UserError
 from nightshift.stats.sequential import LossSums
 from tests.components.release.releases import CHALLENGER, CHAMPION, ROLLOUT, at, labeled, live, played, started
@@ -156,3 +157,23 @@ def test_the_record_tells_which_run_moved_a_version_and_why():
 def test_shares_that_do_not_grow_are_refused():
     with pytest.raises(ValueError, match="grow from one to the next"):
         Rollout(shares=[0.25, 0.05])
+
+
+def test_with_all_evidence_a_version_that_a_person_has_to_approve_waits_and_its_gates_still_decide():
+    record = played(judged(BETTER, slo=FINE), days=4)
+    assert record.challenger.traffic == 0.5
+    good, bad = ([verdicts.compare([day], record, ROLLOUT)] for day in (BETTER, WORSE))
+
+    def move(reached, needs_approval):
+        return core.judge(record, reached, ROLLOUT, at(4), needs_approval).move
+
+    assert [move(good, True), move(good, False)] == [Move.WAIT, Move.PROMOTE]
+    assert [move(bad, True), move(bad, False)] == [Move.WITHDRAW, Move.WITHDRAW]
+    decision = core.judge(record, good, ROLLOUT, at(4), needs_approval=True)
+    assert decision.reasons[0] == "Version 2 waits for an approval; `nightshift approve 2 --reason ...` gives it."
+    assert core.follow(record, decision, ROLLOUT, at(4)) is None
+
+
+def test_before_its_last_step_a_version_needs_no_approval():
+    decision = core.judge(started(), [verdicts.compare([BETTER], started(), ROLLOUT)], ROLLOUT, at(1), True)
+    assert decision.move is Move.ADVANCE

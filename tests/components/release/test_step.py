@@ -26,7 +26,7 @@ from nightshift.contracts.release_record import Release, ReleasedVersion
 from nightshift.contracts.section import read_section
 from nightshift.contracts.state import State
 from nightshift.local import endpoint
-from nightshift.registry import release_record
+from nightshift.registry import approvals, audit_log, release_record
 from nightshift.registry.release_record import ReleaseRef as Kept
 from nightshift.runtime.context import StepContext
 from nightshift.runtime.errors import UnavailableError, UserError
@@ -68,6 +68,9 @@ def flags(use_case: UseCase, stocked: str, day: str, **changed: Any) -> Namespac
         run=f"release-{day}",
         features=str(use_case.folder / "features.json"),
         release=str(folder / day / "release.json"),
+        approve="",
+        reason="",
+        by="",
     )
 
 
@@ -395,3 +398,43 @@ def test_the_step_runs_as_a_process(use_case: UseCase, stocked: str) -> None:
     done = samples.run("release", **vars(flags(use_case, stocked, "2024-03-18")))
     assert done.returncode == 0, done.stderr
     assert "fraud: Version 3 is compared with version 1, which answers all requests" in done.stderr
+
+
+def test_a_version_that_a_person_has_to_approve_waits_with_all_its_evidence_until_its_run_says_who_and_why(
+    tmp_path: Path, use_case: UseCase, stocked: str
+) -> None:
+    begin(stocked, 1, 3)
+    args = flags(use_case, stocked, use_case.last)
+    args.config = json.dumps(use_case.config | {"release": {"gradual": True, "approval": "required"}})
+
+    assert step(args).stage == "shadow"
+    outcome = read_section(args.release).outcome
+    assert (outcome.label, outcome.reasons[0]) == (
+        "waiting",
+        "Version 3 waits for an approval; `nightshift approve 3 --reason ...` gives it.",
+    )
+    assert [waiting.version for waiting in approvals.read(Kept(stocked, "fraud")).waiting] == [3]
+    args.approve, args.reason, args.by = "3", "checked by risk", "ada"
+    record = step(args)
+    assert (record.live.version, record.action) == (3, "promoted")
+    assert record.reasons[0].endswith(f"after {use_case.observations:,} observations.")
+    (approval,) = approvals.read(Kept(stocked, "fraud")).approvals
+    assert (approval.version, approval.reason, approval.by) == (3, "checked by risk", "ada")
+    (action,) = audit_log.read_actions(State.parse(args.state), "fraud")
+    assert (action.subject, action.by, action.outcome) == ("version 3", "ada", "done")
+
+
+def test_a_version_that_waits_outside_a_release_is_live_by_a_run_with_its_approval(
+    use_case: UseCase, stocked: str
+) -> None:
+    reference, args = Kept(stocked, "fraud"), flags(use_case, stocked, use_case.last)
+    waiting = release_record.describe(registry.find(stocked, "fraud", 2))
+    approvals.note(reference, 2, approvals.describe(waiting, None, "night", ["It is good."]))
+    args.approve, args.reason = "2", "the first"
+
+    record = step(args)
+
+    assert (record.live.version, record.reasons) == (2, [f"Approved by {registry.user()}: the first"])
+    args.approve = "2.0"
+    with pytest.raises(UserError, match="approve is '2[.]0' with the target register-only"):
+        step(args)

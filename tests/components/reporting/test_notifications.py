@@ -1,5 +1,6 @@
 """What of a run a person is notified of."""
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from components.reporting.core import RunArtifacts, RunHeader
 from nightshift.config import parse
 from nightshift.config.notify import NightEvent
 from nightshift.config.source import EMPTY_DAYS
+from nightshift.contracts.section import Section, SectionOutcome
 from nightshift.notify.outbox import Night
 
 CONFIG = yaml.safe_load((Path(__file__).parents[3] / "pipelines" / "configs" / "handbook.yaml").read_text())
@@ -30,7 +32,9 @@ WITHDRAWN = {
 }
 
 
-def derive(files: dict[str, Any], record: dict[str, Any] | None = None, **config: Any) -> Night:
+def derive(
+    files: dict[str, Any], record: dict[str, Any] | None = None, sections: Sequence[Section] = (), **config: Any
+) -> Night:
     """Derive from a run whose steps left these files, all the others without anything to say."""
     parsed = parse(CONFIG | config)
     head = RunHeader("r", date(2018, 8, 14), "cpu", "simulator", parsed, "0.3.0", datetime.now(UTC))
@@ -38,7 +42,7 @@ def derive(files: dict[str, Any], record: dict[str, Any] | None = None, **config
     uris = {name: f"s3://runs/r/{name}/{name}" for name in names if name != "verdict"}
     steps = {"steps": {"events": record or {"state": "done"}}, "pipeline": "training"}
     done = {} if record else {"events": {}}
-    artifacts = RunArtifacts(uris, done | files, record=steps)
+    artifacts = RunArtifacts(uris, done | files, sections=list(sections), record=steps)
     return notifications.derive(core.summarize(head, artifacts), artifacts, "s3://runs")
 
 
@@ -82,6 +86,17 @@ def test_a_run_that_stopped_is_reported_once_by_its_cause(error, config, event, 
     (notification,) = night.notifications
     assert (notification.event, notification.subject, night.is_complete) == (event, subject, False)
     assert error in notification.sentence
+
+
+def test_a_version_that_waits_for_an_approval_is_reported_and_the_next_one_is_another_cause() -> None:
+    causes = set()
+    for number in (7, 8):
+        reasons = [f"Version {number} waits for an approval; `nightshift approve {number} --reason ...` gives it."]
+        outcome = SectionOutcome(headline="Version 6 stays.", label="waiting", reasons=reasons)
+        (notification,) = derive({}, sections=[Section(title="Release", weight=1, outcome=outcome)]).notifications
+        assert (notification.event, notification.sentence) == (NightEvent.HELD, reasons[0])
+        causes.add(notification.cause)
+    assert len(causes) == 2
 
 
 def test_of_a_good_night_nobody_is_notified() -> None:

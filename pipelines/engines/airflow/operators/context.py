@@ -161,6 +161,8 @@ class Rendering:
         check_form(context)
         options = {name: value for name, value in context["params"].items() if name in self.pipeline.parameters}
         options["date"] = logical_date(context)
+        if "by" in self.pipeline.parameters:
+            options["by"] = context["dag_run"].triggering_user_name or ""
         # Airflow's own backfill runs a day in the past, whose model never goes live
         if "state" in self.pipeline.parameters:
             is_past = context["dag_run"].run_type == "backfill"

@@ -12,6 +12,10 @@ def start(pipeline: ir.Pipeline, settings: AirflowSettings) -> dict[str, Param]:
     day = "the logical date; empty: the day of the asset's event, or the last complete UTC day"
     target = Param(settings.target, type="string", enum=TARGETS, description="where models are deployed")
     known = {"date": Param(None, type=["null", "string"], format="date", description=day), "target": target}
+    known |= {
+        "approve": Param("", type="string", pattern="^[0-9]*$", description="version that you approve; empty: none"),
+        "reason": Param("", type="string", maxLength=500, description="why you approve, for the audit log"),
+    }
     declared = {*pipeline.parameters, *(["target"] if "state" in pipeline.parameters else [])}
     return {name: param for name, param in (known | _common_fields(settings)).items() if name in declared}
 
