@@ -436,5 +436,5 @@ def test_a_version_that_waits_outside_a_release_is_live_by_a_run_with_its_approv
 
     assert (record.live.version, record.reasons) == (2, [f"Approved by {registry.user()}: the first"])
     args.approve = "2.0"
-    with pytest.raises(UserError, match="approve is '2[.]0' with the target register-only"):
+    with pytest.raises(UserError, match="with the target register-only"):
         step(args)
