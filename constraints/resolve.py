@@ -15,7 +15,7 @@ CPU = (
     *("cpu", "kfp", "aws", "gcp", "kafka", "kserve", "lakehouse", "language", "mcp", "redis", "dask", "sql", "ui"),
     *("test", "lint", "bench", "search", "mutants"),
 )
-GPU = ("gpu", "dask", "dask-cuda", "aws", "gcp")
+GPU = ("gpu", "dask", "dask-cuda", "aws", "gcp", "openlineage", "otel")
 OMITTED = re.compile(r"^(torch|triton|nvidia-|cuda-)")
 
 

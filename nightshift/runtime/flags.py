@@ -14,7 +14,10 @@ class StepParser(argparse.ArgumentParser):
         component: the step's name.
         has_budget: whether the run's budget keeps it from starting.
         acts: whether it changes what others use: then the budget does not interrupt it.
+        written: names of the artifacts that it writes.
     """
+
+    written: Sequence[str] = ()
 
     def __init__(self, component: str, description: str, has_budget: bool = True, acts: bool = False) -> None:
         # an engine writes what is longer than an argument may be into a file, and gives @ and its name
@@ -101,6 +104,7 @@ class StepContract:
     def parser(self) -> StepParser:
         """Return the flags."""
         parser = StepParser(self.step, self.description, self.has_budget, self.acts)
+        parser.written = [field.name for field in self.flags if isinstance(field, StepOutput)]
         for field in self.flags:
             choices = field.choices or None
             parser.add_argument(f"--{field.name}", required=field.required, choices=choices, help=field.help)

@@ -24,6 +24,7 @@ from nightshift.runtime import telemetry
 from nightshift.runtime.errors import PreemptedError, UnavailableError, UserError, require_extra
 from nightshift.runtime.flags import StepParser
 from nightshift.runtime.memory import peak_memory
+from nightshift.runtime.observers import observe_step
 from nightshift.runtime.printable import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -82,6 +83,12 @@ class LineFormatter(logging.Formatter):
 
 
 def _work(parser: StepParser, context: "StepContext", body: Body) -> None:
+    """Do a step's work, observed by those whom the environment names."""
+    with observe_step(parser, context) if is_first() else nullcontext():
+        _work_within_budget(parser, context, body)
+
+
+def _work_within_budget(parser: StepParser, context: "StepContext", body: Body) -> None:
     """Do a step's work within the run's budget, and report it."""
     from nightshift.costs.spending import Account
 

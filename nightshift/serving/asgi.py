@@ -7,10 +7,10 @@ from typing import Any
 
 from nightshift.http.errors import LargeBodyError
 from nightshift.http.messages import HttpRequest
+from nightshift.http.transport import HttpApplication
 from nightshift.runtime.errors import UserError
 from nightshift.serving import options, server
 from nightshift.serving.__main__ import parser
-from nightshift.serving.application import Application
 
 Message = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -29,9 +29,9 @@ def create(*flags: str) -> "ASGI":
 class ASGI:
     """An ASGI application: loads the model when the server starts, and answers requests until it ends."""
 
-    _application: Application
+    _application: HttpApplication
 
-    def __init__(self, application: AbstractContextManager[Application]) -> None:
+    def __init__(self, application: AbstractContextManager[HttpApplication]) -> None:
         self._opening = application
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:

@@ -18,7 +18,9 @@ from nightshift import storage
 from nightshift.contracts import package
 from nightshift.http import transport
 from nightshift.http.addresses import ANY_IPV6, HOST, is_loopback, listen
+from nightshift.http.transport import HttpApplication
 from nightshift.runtime.errors import UserError
+from nightshift.runtime.observers import observe_requests
 from nightshift.runtime.step import log
 from nightshift.serving import files, released
 from nightshift.serving.application import Application
@@ -34,6 +36,7 @@ from nightshift.tabular.online.shared import Shared
 from nightshift.tabular.online.store import Store
 
 LOOPBACK = {"0.0.0.0": HOST, ANY_IPV6: HOST}  # noqa: S104 how this machine reaches a server on all addresses
+SERVICE = "nightshift-serving"  # in spans
 LOCK_SECONDS = 5  # a check for a running server holds its lock for a moment
 
 
@@ -55,11 +58,12 @@ def serve(options: Options) -> None:
 
 
 @contextmanager
-def application(options: Options) -> Iterator[Application]:
+def application(options: Options) -> Iterator[HttpApplication]:
     """Load the application for another server's process, such as an ASGI server's; raises as `serve`."""
     load_manager = _make_loader(options)
-    with _hold_lock(options), _load_application(options, load_manager, SharedCounters()) as application:
-        yield application
+    loading = _load_application(options, load_manager, SharedCounters())
+    with _hold_lock(options), loading as loaded, observe_requests(loaded, SERVICE) as observed:
+        yield observed
 
 
 def _make_loader(options: Options) -> Callable[[], ModelManager]:
@@ -132,5 +136,6 @@ def _answer_requests(listener: socket.socket, application: Application) -> None:
     gc.set_threshold(50_000)  # requests create no reference cycles, so collections are rare and cheap
     model = application.model
     log.info("port %d serves %s, version %d", listener.getsockname()[1], model.name, model.pointer.version)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(transport.serve(application, listener))
+    observing = observe_requests(application, SERVICE)
+    with observing as observed, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(transport.serve(observed, listener))

@@ -125,6 +125,7 @@ class GatewayApplication:
             raise NotFoundError(f"{request.path[:200]} is not served; allowed: {', '.join(ROUTES)}")
         if request.method != method:
             raise MethodError(request.path, request.method, method)
+        request.route = route
         if method == "POST":
             check_type(request, (JSON,))
         if route in OPEN:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import uvloop
 
 from nightshift.http.addresses import listen
-from nightshift.http.transport import HttpServer, Timeouts, allow_connections, serve_until_signal
+from nightshift.http.transport import HttpApplication, HttpServer, Timeouts, allow_connections, serve_until_signal
 from nightshift.runtime.errors import UserError
+from nightshift.runtime.observers import observe_requests
 from nightshift.runtime.step import log
 from nightshift.storage import locks
 from nightshift_llm.gateway.application import GatewayApplication, GatewayPolicy
@@ -19,6 +20,7 @@ from nightshift_llm.gateway.ledger import Ledger
 from nightshift_llm.gateway.ledger_file import IN_MEMORY
 from nightshift_llm.gateway.request_log import RequestLog
 
+SERVICE = "nightshift-gateway"  # in spans
 GRACE_SECONDS = 600.0  # time for the streams in progress when the gateway stops
 LOCK_SECONDS = 5.0  # a killed predecessor may hold the lock for a moment
 
@@ -63,20 +65,21 @@ async def _serve(options: GatewayOptions) -> None:
         await serve_until_signal(make_server(application), listener)
 
 
-def make_server(application: GatewayApplication) -> HttpServer:
+def make_server(application: HttpApplication) -> HttpServer:
     """Return the transport in front of the routes."""
     limit = allow_connections(files_each=2)  # a client's, and a replica's
     return HttpServer(application, Timeouts(grace=GRACE_SECONDS), limit, cancels_abandoned=True)
 
 
 @asynccontextmanager
-async def open_application(options: GatewayOptions) -> AsyncIterator[GatewayApplication]:
+async def open_application(options: GatewayOptions) -> AsyncIterator[HttpApplication]:
     """Open the ledger, and follow the replicas during the block."""
     ledger, fleet = Ledger(options.ledger or IN_MEMORY), Fleet(options.read_addresses, options.token)
     request_log = RequestLog(options.log) if options.log else None
     following = asyncio.create_task(fleet.follow())
     try:
-        yield GatewayApplication(fleet, ledger, options.policy, request_log)
+        with observe_requests(GatewayApplication(fleet, ledger, options.policy, request_log), SERVICE) as application:
+            yield application
     finally:
         following.cancel()
         fleet.close()

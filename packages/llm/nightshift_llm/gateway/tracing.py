@@ -7,7 +7,11 @@ from typing import NamedTuple
 from nightshift.http.messages import HttpRequest
 
 REQUEST_ID = re.compile(rb"[\w.:-]{1,128}")
-TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # W3C's Trace Context
+# W3C's Trace Context: no version ff, no ids of zeros, and more fields in versions to come alone
+TRACEPARENT = re.compile(
+    rb"(?:00-%(ids)b|(?!00|ff)[0-9a-f]{2}-%(ids)b(?:-[\x21-\x7e]*)?)"
+    % {b"ids": rb"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"}
+)
 TRACESTATE = re.compile(rb"[\x20-\x7e]{1,512}")
 
 
