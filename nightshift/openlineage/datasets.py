@@ -67,8 +67,8 @@ class StepDatasets:
     def judge(self, inputs: list[InputDataset]) -> list[InputDataset]:
         """Add to what the step has read what it found wrong: rows in quarantine, and the verdict of a gate."""
         outputs = self._list("outputs")
-        assertions = [found for output in outputs if output.table for found in quality.list_rejected(output.table)]
-        assertions += [found for output in outputs for found in quality.list_measures(output.uri)]
+        assertions = [one for output in outputs if output.table for one in quality.list_rejected(output.table)]
+        assertions += [one for output in outputs for one in quality.list_measures(output.uri)]
         if assertions and inputs:
             facets: dict[str, InputDatasetFacet] = {"dataQualityAssertions": quality.make_facet(assertions)}
             subject = inputs[self._find_subject()]
@@ -80,10 +80,10 @@ class StepDatasets:
         names = [artifact.name for artifact in self._list("inputs")]
         return next((names.index(name) for name in JUDGED if name in names), 0)
 
-    def _list(self, kind: str) -> "list[StepArtifact]":
+    def _list(self, kind: str) -> "list[RunArtifact]":
         artifacts = list_artifacts(self.context.args.executor_input, kind)
         return [
-            StepArtifact(name, uri, self.step)
+            RunArtifact(name, uri, self.step)
             for name, uris in artifacts.items()
             if kind == "inputs" or name in self.written
             for uri in uris
@@ -106,7 +106,7 @@ class StepDatasets:
 
 
 @dataclass(frozen=True)
-class StepArtifact:
+class RunArtifact:
     """An artifact of a run: a table's manifest, or a file or folder.
 
     Attributes:
@@ -147,7 +147,7 @@ class StepArtifact:
         }
 
 
-def _make_input(artifact: StepArtifact) -> InputDataset:
+def _make_input(artifact: RunArtifact) -> InputDataset:
     dataset, table = InputDataset(*artifact.dataset, facets=artifact.facets), artifact.table
     if table:
         statistics = input_statistics_input_dataset.InputStatisticsInputDatasetFacet
@@ -155,7 +155,7 @@ def _make_input(artifact: StepArtifact) -> InputDataset:
     return dataset
 
 
-def _make_output(artifact: StepArtifact) -> OutputDataset:
+def _make_output(artifact: RunArtifact) -> OutputDataset:
     dataset, table = OutputDataset(*artifact.dataset, facets=artifact.facets), artifact.table
     if table:
         statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet

@@ -14,10 +14,10 @@ from nightshift.runtime.errors import PreemptedError
 from nightshift.runtime.identity import RunIdentity, StepIdentity
 from nightshift.runtime.lineage import code_version
 from nightshift.runtime.masking import mask_secrets
+from nightshift.runtime.observers import PARENT, ROOT
 from nightshift.runtime.printable import printable_lines
 
 NAMESPACE, DEFAULT_NAMESPACE = "OPENLINEAGE_NAMESPACE", "nightshift"
-PARENT, ROOT = "OPENLINEAGE_PARENT_ID", "OPENLINEAGE_ROOT_PARENT_ID"  # namespace/job/run, as other integrations' are
 STARTED = "NIGHTSHIFT_LINEAGE_STARTED"  # when the try began: a step that becomes torchrun's processes is still one try
 
 
@@ -26,7 +26,7 @@ class ParentRun:
     """The run that a step belongs to."""
 
     namespace: str
-    job: str
+    job_name: str
     run_id: str
 
 
@@ -55,7 +55,7 @@ class RunEvents:
     def _make(self, state: RunState) -> RunEvent:
         named = identify_run(self.run)
         facets = {"parent": make_parent(parent)} if (parent := read_parent(PARENT)) else {}
-        return make_event(state, Run(named.run_id, {**facets}), Job(named.namespace, named.job), "PIPELINE")
+        return make_event(state, Run(named.run_id, {**facets}), Job(named.namespace, named.job_name), "PIPELINE")
 
 
 @dataclass(frozen=True)
@@ -93,19 +93,19 @@ class StepEvents:
     def _make(self, state: RunState) -> RunEvent:
         parent = read_parent(PARENT) or identify_run(self.step.run)
         run = Run(self.run_id, {"parent": make_parent(parent)})
-        event = make_event(state, run, Job(find_namespace(), self.step.job), "STEP")
+        event = make_event(state, run, Job(find_namespace(), self.step.job_name), "STEP")
         event.inputs = self.datasets.list_inputs()
         return event
 
 
-def make_event(state: RunState, run: Run, job: Job, job_type: str) -> RunEvent:
+def make_event(state: RunState, run: Run, lineage_job: Job, job_type: str) -> RunEvent:
     """Return an event without datasets, now."""
     version = code_version()
     set_producer(f"urn:nightshift:{version}")
     engine = processing_engine_run.ProcessingEngineRunFacet(version=version, name="nightshift")
     run.facets = {**(run.facets or {}), "processing_engine": engine}
-    job.facets = {"jobType": job_type_job.JobTypeJobFacet("BATCH", "NIGHTSHIFT", job_type)}
-    return RunEvent(eventType=state, eventTime=datetime.now(UTC).isoformat(), run=run, job=job)
+    lineage_job.facets = {"jobType": job_type_job.JobTypeJobFacet("BATCH", "NIGHTSHIFT", job_type)}
+    return RunEvent(eventType=state, eventTime=datetime.now(UTC).isoformat(), run=run, job=lineage_job)
 
 
 def add_error(event: RunEvent, error: BaseException) -> RunEvent:
@@ -121,8 +121,8 @@ def make_parent(parent: ParentRun) -> parent_run.ParentRunFacet:
     root = read_parent(ROOT) or parent
     return parent_run.ParentRunFacet(
         run=parent_run.Run(parent.run_id),
-        job=parent_run.Job(parent.namespace, parent.job),
-        root=parent_run.Root(parent_run.RootRun(root.run_id), parent_run.RootJob(root.namespace, root.job)),
+        job=parent_run.Job(parent.namespace, parent.job_name),
+        root=parent_run.Root(parent_run.RootRun(root.run_id), parent_run.RootJob(root.namespace, root.job_name)),
     )
 
 
@@ -134,15 +134,15 @@ def find_namespace() -> str:
 def identify_run(run: RunIdentity) -> ParentRun:
     """Return a night's run, which every step identifies alike."""
     namespace = find_namespace()
-    return ParentRun(namespace, run.job, str(uuid5(NAMESPACE_URL, f"{namespace}/{run.root}")))
+    return ParentRun(namespace, run.job_name, str(uuid5(NAMESPACE_URL, f"{namespace}/{run.root}")))
 
 
 def read_parent(variable: str) -> ParentRun | None:
     """Return the run that an orchestrator names in a variable, `namespace/job/run`; None for any other text."""
     rest, _, run_id = os.environ.get(variable, "").rpartition("/")
-    namespace, _, job = rest.rpartition("/")
+    namespace, _, job_name = rest.rpartition("/")
     try:
-        return ParentRun(namespace, job, str(UUID(run_id))) if namespace and job else None
+        return ParentRun(namespace, job_name, str(UUID(run_id))) if namespace and job_name else None
     except ValueError:
         return None
 

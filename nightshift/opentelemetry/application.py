@@ -73,7 +73,7 @@ class TracedApplication:
         route = "" if request.route == NO_ROUTE else request.route
         attributes = {HTTP_REQUEST_METHOD: method, URL_PATH: request.path, URL_SCHEME: "http"}
         attributes |= {HTTP_ROUTE: route} if route else {}
-        name = f"{method} {route}".rstrip()
+        name = f"{'HTTP' if method == OTHER_METHOD else method} {route}".rstrip()
         span = self._tracer.start_span(name, read_caller(request), SpanKind.SERVER, attributes=attributes)
         _replace_headers(request, span)
         return span

@@ -16,7 +16,9 @@ UNNAMED = "unknown_service"  # the SDK's name without OTEL_SERVICE_NAME
 
 
 @contextmanager
-def open_provider(service: str, ids: IdGenerator | None = None) -> Iterator[TracerProvider]:
+def open_provider(
+    service: str, ids: IdGenerator | None = None, flush_seconds: float = FLUSH_SECONDS
+) -> Iterator[TracerProvider]:
     """Yield the source of tracers, and send its last spans after the block.
 
     Endpoint, headers, sampler, batches and resource are those of the SDK's environment variables.
@@ -24,6 +26,7 @@ def open_provider(service: str, ids: IdGenerator | None = None) -> Iterator[Trac
     Args:
         service: name of the service without OTEL_SERVICE_NAME.
         ids: generator of the spans' ids; None: random ones.
+        flush_seconds: time for the last spans.
     """
     resource = Resource.create()
     if str(resource.attributes[SERVICE_NAME]).startswith(UNNAMED):
@@ -35,4 +38,4 @@ def open_provider(service: str, ids: IdGenerator | None = None) -> Iterator[Trac
     finally:
         end = threading.Thread(target=provider.shutdown, daemon=True)
         end.start()
-        end.join(FLUSH_SECONDS)
+        end.join(flush_seconds)

@@ -106,7 +106,7 @@ def send_run(run: RunIdentity, started: int, failure: BaseException | None) -> N
     with open_provider(SCOPE, RunIds(run, get_current_span(caller).get_span_context())) as provider:
         attributes = _describe_run(run) | _describe_end(cicd.CICD_PIPELINE_RESULT, failure)
         tracer = provider.get_tracer(SCOPE)
-        span = tracer.start_span(run.job, caller, SpanKind.SERVER, attributes=attributes, start_time=started)
+        span = tracer.start_span(run.job_name, caller, SpanKind.SERVER, attributes=attributes, start_time=started)
         if failure:
             _set_error(span, failure)
         span.end()
@@ -123,14 +123,14 @@ def _make_run_context(run: RunIdentity, sampler: Sampler) -> Context:
     caller = _read_caller()
     caller_span = get_current_span(caller).get_span_context()
     ids = RunIds(run, caller_span)
-    is_dropped = sampler.should_sample(caller, ids.trace_id, run.job).decision is Decision.DROP
+    is_dropped = sampler.should_sample(caller, ids.trace_id, run.job_name).decision is Decision.DROP
     flags = TraceFlags(TraceFlags.DEFAULT if is_dropped else TraceFlags.SAMPLED)
     parent = SpanContext(ids.trace_id, ids.span_id, is_remote=True, trace_flags=flags)
     return set_span_in_context(NonRecordingSpan(parent), Context())
 
 
 def _describe_run(run: RunIdentity) -> dict[str, str]:
-    return {cicd.CICD_PIPELINE_NAME: run.job, cicd.CICD_PIPELINE_RUN_ID: run.name}
+    return {cicd.CICD_PIPELINE_NAME: run.job_name, cicd.CICD_PIPELINE_RUN_ID: run.name}
 
 
 def _describe_end(result: str, failure: BaseException | None) -> dict[str, str]:

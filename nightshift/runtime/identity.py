@@ -30,7 +30,7 @@ class RunIdentity:
     root: str
 
     @property
-    def job(self) -> str:
+    def job_name(self) -> str:
         """What the run is one of: `fraud.training`."""
         return ".".join(filter(None, (self.use_case, self.pipeline)))
 
@@ -53,9 +53,9 @@ class StepIdentity:
     task: str
 
     @property
-    def job(self) -> str:
+    def job_name(self) -> str:
         """What the step's tries are of: `fraud.training.features`."""
-        return f"{self.run.job}.{self.task}"
+        return f"{self.run.job_name}.{self.task}"
 
     @classmethod
     def from_context(cls, context: "StepContext", variables: Mapping[str, str] = os.environ) -> Self | None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from nightshift.runtime.context import StepContext
 
 LINEAGE = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")  # or how they begin
+# of the run that an orchestrator reports, and its root: `namespace/job/run`, as other integrations have it
+PARENT, ROOT = "OPENLINEAGE_PARENT_ID", "OPENLINEAGE_ROOT_PARENT_ID"
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 EXPORTER, PROTOCOL = "otlp", "http/protobuf"

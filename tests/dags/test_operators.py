@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from airflow.sdk import DAG
@@ -20,11 +21,12 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow.serialization.serialized_objects import DagSerialization
 
 from nightshift import storage
+from nightshift.runtime.observers import PARENT, ROOT
 from nightshift_testkit.kubeflow import Kubeflow
 from nightshift_testkit.processes import SECONDS, content, wait_until
 from pipelines import configs, ir
 from pipelines.engines.airflow import interpreter
-from pipelines.engines.airflow.operators import alerts, assets, backfill, context
+from pipelines.engines.airflow.operators import alerts, assets, backfill, context, lineage
 from pipelines.engines.airflow.operators.kubeflow import KubeflowRunOperator, KubeflowRunTrigger
 from pipelines.engines.airflow.operators.links import MODEL, REPORT
 from pipelines.engines.airflow.operators.process import StepOperator
@@ -146,6 +148,45 @@ def test_a_steps_process_gets_nothing_of_airflows_own(tmp_path: Path, monkeypatc
     environment = (sample.folder / "first/output").read_text()
     assert "AIRFLOW_" not in environment
     assert "AWS_PROFILE=nightshift" in environment
+
+
+MACROS = "airflow.providers.openlineage.plugins.macros"
+NAMES = 'echo "$OPENLINEAGE_PARENT_ID $OPENLINEAGE_ROOT_PARENT_ID" > "$1"'
+
+
+def test_a_steps_parent_is_the_run_that_openlineages_provider_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    macros = {"lineage_parent_id": lambda _: "prod/sample.first/1", "lineage_root_parent_id": lambda _: "prod/sample/2"}
+    monkeypatch.setitem(sys.modules, MACROS, SimpleNamespace(**macros))
+    sample = Sample(tmp_path, first=NAMES)
+    sample.execute("first")
+
+    assert (sample.folder / "first/output").read_text() == "prod/sample.first/1 prod/sample/2\n"
+
+
+@pytest.mark.parametrize("macros", [None, SimpleNamespace(lineage_parent_id=None, lineage_root_parent_id=None)])
+def test_a_step_works_without_that_provider_or_with_one_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, macros: SimpleNamespace | None
+) -> None:
+    monkeypatch.setitem(sys.modules, MACROS, macros)
+    sample = Sample(tmp_path, first=NAMES)
+    sample.execute("first")
+
+    assert (sample.folder / "first/output").read_text() == " \n"
+
+
+def test_the_real_provider_names_the_run_of_a_task_and_of_its_dag() -> None:
+    pytest.importorskip(MACROS, reason="apache-airflow-providers-openlineage is not installed")
+    run = SimpleNamespace(logical_date=MOMENT, run_after=MOMENT, clear_number=0, conf={})
+    names = {"dag_id": "sample", "task_id": "first", "try_number": 1, "map_index": -1, "dag_run": run}
+    task = SimpleNamespace(**names, get_template_context=lambda: {"dag_run": run})
+
+    variables = lineage.name_parent({"ti": task})
+
+    named = {name: text.rpartition("/") for name, text in variables.items()}
+    assert {name: parts[0] for name, parts in named.items()} == {PARENT: "default/sample.first", ROOT: "default/sample"}
+    assert all(UUID(parts[2]) for parts in named.values())
 
 
 def test_what_a_step_prints_is_in_the_tasks_log_while_it_runs(

@@ -209,6 +209,17 @@ def test_a_step_waits_while_the_quota_is_used_up(
     assert step.error is None
 
 
+def test_a_pod_knows_the_run_that_openlineages_provider_reports(
+    load: Load, nodes: SimulatedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named_runs = {"lineage_parent_id": lambda _: "prod/a.b/1", "lineage_root_parent_id": lambda _: "prod/a/2"}
+    monkeypatch.setitem(sys.modules, "airflow.providers.openlineage.plugins.macros", SimpleNamespace(**named_runs))
+
+    Step(load, f'echo "$OPENLINEAGE_PARENT_ID $OPENLINEAGE_ROOT_PARENT_ID" > {tmp_path}/parent').run()
+
+    assert (tmp_path / "parent").read_text() == "prod/a.b/1 prod/a/2\n"
+
+
 @pytest.mark.parametrize(("text", "returned"), [('{"rows": 3}', {"rows": 3}), ("done", {}), ("3", {})])
 def test_what_a_step_says_at_its_end_is_the_tasks_result(
     text: str, returned: dict[str, Any], load: Load, nodes: SimulatedCluster

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from nightshift_testkit.collectors import Collector, collecting
 from nightshift_testkit.prometheus import pushgateway
 from tests.e2e.nights import DRIFTED, STABLE, TRAINED, Nights, config
 
@@ -17,12 +18,19 @@ def gateway() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def nights(tmp_path_factory: pytest.TempPathFactory, gateway: str) -> Iterator[Nights]:
+def collector() -> Iterator[Collector]:
+    """The receiver of what the training reports of itself."""
+    with collecting() as collector:
+        yield collector
+
+
+@pytest.fixture(scope="session")
+def nights(tmp_path_factory: pytest.TempPathFactory, gateway: str, collector: Collector) -> Iterator[Nights]:
     """A workspace with a champion that is served."""
     folder = tmp_path_factory.mktemp("nights")
     (folder / "fraud.yaml").write_text(yaml.safe_dump(config()))
     workspace = Nights(folder, gateway)
-    workspace.run("training", TRAINED)
+    workspace.run("training", TRAINED, OPENLINEAGE_URL=collector.url, OTEL_EXPORTER_OTLP_ENDPOINT=collector.url)
     yield workspace
     workspace.nightshift("stop")
 

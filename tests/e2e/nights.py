@@ -40,11 +40,12 @@ class Nights:
         """The flags that name the config and the workspace."""
         return f"--config {self.folder / 'fraud.yaml'} --workspace {self.folder}"
 
-    def nightshift(self, *words: str) -> str:
-        return command.nightshift(self.folder, *words, **{GATEWAY: self.gateway})
+    def nightshift(self, *words: str, **variables: str) -> str:
+        return command.nightshift(self.folder, *words, **{GATEWAY: self.gateway}, **variables)
 
-    def run(self, pipeline: str, day: str, *words: str) -> str:
-        return self.nightshift("run", pipeline, "--date", day, "--config", str(self.folder / "fraud.yaml"), *words)
+    def run(self, pipeline: str, day: str, *words: str, **variables: str) -> str:
+        flags = ["--date", day, "--config", str(self.folder / "fraud.yaml")]
+        return self.nightshift("run", pipeline, *flags, *words, **variables)
 
     def left(self, pattern: str) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(self.first(pattern).read_text())

@@ -17,7 +17,10 @@ LOGINS = {
     "AWS_CONFIG_FILE": "~/.aws/config",
 }
 # keys, regions and endpoints, which are no files
-PREFIXES = ("AWS_", "MLFLOW_TRACKING_", "NIGHTSHIFT_KAFKA", "NIGHTSHIFT_NOTIFY", "PYICEBERG_")
+PREFIXES = (
+    *("AWS_", "MLFLOW_TRACKING_", "NIGHTSHIFT_KAFKA", "NIGHTSHIFT_NOTIFY"),
+    *("OPENLINEAGE_", "OTEL_", "PYICEBERG_", "TRACEPARENT"),
+)
 
 
 def volumes(task: ir.PipelineTask, arguments: Mapping[str, Any], folder: Path) -> dict[str, str]:
@@ -64,6 +67,6 @@ def logins(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def credentials(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the environment variables by which a step logs in to stores, catalogs, brokers and a database."""
+    """Return the environment variables by which a step logs in to stores, catalogs, brokers, a database, receivers."""
     names = [name for name in variables if name.startswith(PREFIXES) or name == databases.PASSWORD]
     return {name: variables[name] for name in names} | logins(variables)

@@ -29,7 +29,7 @@ def test_a_step_and_its_run_are_named_by_the_uri_of_its_output_on_every_engine(u
     step = identify(uri, NIGHTSHIFT_PIPELINE="training")
 
     assert step
-    assert (step.run.root, step.task, step.job) == (root, task, f"training.{task}")
+    assert (step.run.root, step.task, step.job_name) == (root, task, f"training.{task}")
 
 
 @pytest.mark.parametrize("uris", [(), ("",), ("model",)])

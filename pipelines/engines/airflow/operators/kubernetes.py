@@ -21,6 +21,7 @@ from nightshift.runtime.errors import UserError
 from nightshift.runtime.step import MESSAGE, PREEMPTED, PREEMPTIONS, USER_ERROR
 from pipelines import ir
 from pipelines.engines.airflow.operators.context import Rendering
+from pipelines.engines.airflow.operators.lineage import name_parent
 from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES
 from pipelines.engines.airflow.operators.podlogs import LogFollower
 from pipelines.environments import GRACE, SERVICE_ACCOUNT
@@ -104,6 +105,7 @@ class PodOperator(KubernetesPodOperator):
 
     def get_or_create_pod(self, pod_request_obj: k8s.V1Pod, context: Any) -> k8s.V1Pod:
         """Create the pod as its parent does, once the namespace's quota allows it."""
+        pod_request_obj.spec.containers[0].env += itertools.starmap(k8s.V1EnvVar, name_parent(context).items())
         while True:
             try:
                 return super().get_or_create_pod(pod_request_obj, context)

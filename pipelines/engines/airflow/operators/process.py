@@ -15,6 +15,7 @@ from nightshift.runtime.step import USER_ERROR
 from nightshift.storage import locks
 from pipelines import ir
 from pipelines.engines.airflow.operators.context import Rendering
+from pipelines.engines.airflow.operators.lineage import name_parent
 from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES
 from pipelines.engines.local import runs
 from pipelines.engines.local.processes import Processes
@@ -58,9 +59,10 @@ class StepOperator(BaseOperator):
             AirflowException: on any other failure.
         """
         run = self._active = self._run(context)
+        step = replace(self.step, environment=self.step.environment | name_parent(context))
         run.folder.mkdir(parents=True, exist_ok=True)
         with runs.under_way(run), run.runner, _Follower(self.log) as follower:
-            outcome = run.attempt(self.step, self.argv, follower)
+            outcome = run.attempt(step, self.argv, follower)
             _record(run, self.step, outcome)
         if outcome.state == "failed":
             kind = AirflowFailException if outcome.exit_code == USER_ERROR else AirflowException
