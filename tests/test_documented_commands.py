@@ -48,6 +48,7 @@ RUN_BY = {
     "compile": "tests/test_documented_commands.py",
     "config": "tests/pipelines/cli/test_cli.py",
     "approve": "tests/pipelines/cli/test_models.py",
+    "contract": "tests/pipelines/cli/test_contract.py",
     "costs": "tests/pipelines/cli/test_costs.py",
     "debug-dump": "tests/pipelines/cli/test_doctor.py",
     "doctor": "tests/pipelines/cli/test_doctor.py",

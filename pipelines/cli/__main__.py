@@ -71,6 +71,9 @@ COMMANDS = {
         "runs": "List the newest runs, or those that failed or have not ended.",
         "drift": "Show the verdicts on drift of a use case, and since when each drifted input has drifted.",
     },
+    "contract": {
+        "contract": "Import a config from a data contract (ODCS 3), or export a use case's.",
+    },
     "events": {
         "events": "Find the events of a customer or another identifier, with what each version scored them.",
     },
@@ -98,7 +101,7 @@ GROUPS = {
     "run": ("runs", "history", "projects", "kubeflow", "costs", "notify", "ui", "mcp"),
     "models": ("models", "optimize"),
     "release": ("release",),
-    "data": ("definitions", "features", "events", "repair", "gc", "erase"),
+    "data": ("definitions", "features", "contract", "events", "repair", "gc", "erase"),
     "cloud": ("cloud", "doctor"),
 }
 WIDTH = 12
