@@ -92,6 +92,7 @@ def context(dag: DAG, run_id: str = "manual__2026-01-02T03:04:05+00:00", **run: 
     params = {name: param.value for name, param in dag.params.items()} | run.pop("params", {})
     moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     fields = {"run_id": run_id, "run_type": "manual", "partition_key": None, "logical_date": None, "run_after": moment}
+    fields |= {"triggering_user_name": None}
     ti = SimpleNamespace(xcom_pull=lambda task_ids: None, get_dag=lambda dag_id: SimpleNamespace(is_paused=False))
     return {"params": params, "dag": dag, "dag_run": SimpleNamespace(**fields | run), "ti": ti}
 

@@ -18,7 +18,7 @@ from nightshift.runtime.errors import UserError
 from pipelines.engines.airflow.dags import cron_schedule
 from pipelines.engines.airflow.operators.alerts import report_failure
 from pipelines.engines.airflow.operators.context import AirflowSettings
-from tests.dags.samples import DAGS, Load, Shipped, changed, use_case
+from tests.dags.samples import DAGS, Load, Shipped, changed, context, use_case
 
 ENVIRONMENTS = [
     {},
@@ -163,6 +163,24 @@ def test_versions_that_are_released_in_steps_have_a_dag_that_judges_them(load: L
         "reporting": {"ingestion", "features", "release"},
         "announce_model": {"release"},
     }
+
+
+def test_a_person_approves_a_version_by_the_form_of_the_release_which_no_clock_starts(
+    load: Load, tmp_path: Path
+) -> None:
+    dag = load(use_case(tmp_path, changed(tmp_path, release={"approval": "required"})))["fraud_release"]
+    task = dag.get_task("release").prepare_for_execution()
+    form = {"approve": "7", "reason": "checked by {{ 7 * 7 }} 'people' $(id)"}
+
+    task.render_template_fields(context(dag, params=form, triggering_user_name="ada"), dag.get_template_env())
+
+    words = {name: task.argv[task.argv.index(f"--{name}") + 1] for name in ("approve", "reason", "by")}
+    assert words == form | {"by": "ada"}
+    assert dag.schedule is None
+    for wrong in ("@/etc/passwd", "--date"):
+        with pytest.raises(ParamValidationError):
+            dag.params.get_param("reason").resolve(wrong)
+    assert "fraud_release" not in load(use_case(tmp_path, changed(tmp_path)))
 
 
 def test_a_run_that_assets_start_never_leads_to_itself(load: Load, on_drift: Path) -> None:

@@ -14,7 +14,10 @@ def start(pipeline: ir.Pipeline, settings: AirflowSettings) -> dict[str, Param]:
     known = {"date": Param(None, type=["null", "string"], format="date", description=day), "target": target}
     known |= {
         "approve": Param("", type="string", pattern="^[0-9]*$", description="version that you approve; empty: none"),
-        "reason": Param("", type="string", maxLength=500, description="why you approve, for the audit log"),
+        # a step takes what begins with @ for a file of flags, and with - for a flag
+        "reason": Param(
+            "", type="string", pattern=r"^(\w.*)?$", maxLength=500, description="why you approve, for the audit log"
+        ),
     }
     declared = {*pipeline.parameters, *(["target"] if "state" in pipeline.parameters else [])}
     return {name: param for name, param in (known | _common_fields(settings)).items() if name in declared}
