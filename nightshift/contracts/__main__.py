@@ -9,7 +9,7 @@ from pathlib import Path
 from nightshift import entry_points
 from nightshift.contracts.approvals import ApprovalRecord
 from nightshift.contracts.artifact import Artifact
-from nightshift.contracts.audit_log import LoggedAction
+from nightshift.contracts.audit_log import ActionList, LoggedAction
 from nightshift.contracts.browsing import (
     DataDays,
     Overview,
@@ -51,6 +51,7 @@ from nightshift.contracts.verdict import Verdict
 
 # file name -> the artifact, or what a command prints
 ARTIFACTS: dict[str, type[Artifact]] = {
+    "action_list": ActionList,
     "aliases": Aliases,
     "approvals": ApprovalRecord,
     "backfill_report": BackfillReport,

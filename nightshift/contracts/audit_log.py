@@ -17,3 +17,10 @@ class LoggedAction(Artifact):
     by: str = Field(description="user who did it")
     reason: str = Field(description="why, in the words of that person; empty where none was given")
     outcome: str = Field("started", description="`done`, or why it was refused; `started` until it is known")
+
+
+class ActionList(Artifact):
+    """What persons have done to the runs and releases of a use case."""
+
+    use_case: str = Field(description="name in the config")
+    actions: list[LoggedAction] = Field(description="the newest, oldest first")

@@ -43,7 +43,13 @@ def log_action(state: State, action: str, use_case: str, subject: str, reason: s
     entry.model_copy(update={"outcome": "done"}).write(uri)
 
 
-def read_actions(state: State, use_case: str) -> list[LoggedAction]:
-    """Return the actions of persons on a use case, oldest first."""
+def read_actions(state: State, use_case: str, limit: int = 200) -> list[LoggedAction]:
+    """Return the newest actions of persons on a use case, oldest first; none where there is no audit root.
+
+    Raises:
+        UserError: when one cannot be read.
+    """
+    if not state.audit:
+        return []
     folder = storage.join(state.audit, use_case, "actions")
-    return [LoggedAction.read(storage.join(folder, name)) for name in sorted(storage.names(folder))]
+    return [LoggedAction.read(storage.join(folder, name)) for name in sorted(storage.names(folder))[-limit:]]

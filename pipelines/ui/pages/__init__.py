@@ -1,7 +1,7 @@
 """A file a page: `read` makes its document from a workspace, `show` makes the page from its document alone."""
 
 from nightshift import entry_points
-from pipelines.ui.pages import compare, costs, data, drift, events, home, models, releases, runs
+from pipelines.ui.pages import audit_log, compare, costs, data, drift, events, home, models, releases, runs
 from pipelines.ui.screen import WebPage
 
 PAGES = (
@@ -14,6 +14,7 @@ PAGES = (
     WebPage("/models", models.read_list, models.show_list, "Models"),
     WebPage("/models/{name}", models.read_history, models.show_history),
     WebPage("/models/{name}/{version}", models.read_version, models.show_version),
+    WebPage("/actions/{name}", audit_log.read, audit_log.show),
     WebPage("/releases/{name}", releases.read, releases.show),
     WebPage("/drift/{name}", drift.read, drift.show),
     WebPage("/costs", costs.read, costs.show, "Costs"),

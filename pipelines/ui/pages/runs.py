@@ -100,6 +100,7 @@ def link_use_case(name: str) -> list[PageLink]:
         shorten(name): ("use-cases", name),
         "Models": ("models", name),
         "Releases": ("releases", name),
+        "Actions": ("actions", name),
         "Drift": ("drift", name),
         "Data": ("data", name),
         "Events": ("events", name),

@@ -158,6 +158,8 @@ def test_a_version_is_approved_and_rolled_back_with_reasons_that_are_kept(full: 
     assert (answer.status_code, answer.headers["location"]) == (303, "/releases/fraud")
     assert read_champion(ref) == 2
     assert read_forms(client, "/releases/fraud") == {}  # nothing was live before it
+    log = client.get("/actions/fraud").text
+    assert ("it is wrong" in log, "<script>alert" in log, "\u202e" in log) == (True, False, False)
     entries = audit_log.read_actions(local(full), "fraud")
     assert [(entry.action, entry.subject, entry.reason, entry.outcome) for entry in entries] == [
         ("approve", "version 3", HOSTILE, "done"),

@@ -45,6 +45,7 @@ SCHEMAS = {
     "/models/{name}": "version_history",
     "/models/{name}/{version}": "version",
     "/releases/{name}": "release",
+    "/actions/{name}": "action_list",
     "/drift/{name}": "drift_history",
     "/costs": "spending",
     "/data/{name}": "data_days",
