@@ -104,7 +104,8 @@ def approve(
         if champion != approval.champion:
             raise UserError(f"the champion of {ref.name!r} has changed since version {number} was judged; run it again")
         before(chosen)
-        return release_record.entry(Action.PROMOTED, chosen, reasons=[f"Approved by {approval.by}: {approval.reason}"])
+        entry = release_record.entry(Action.PROMOTED, chosen, reasons=[f"Approved by {approval.by}: {approval.reason}"])
+        return entry.model_copy(update={"by": approval.by})
 
     release = release_record.change(ref, promote)
     assert release

@@ -57,7 +57,7 @@ def test_a_version_that_waits_is_live_once_a_person_approves_it_and_the_record_s
 
     assert (record.live.version, record.trail, record.reasons) == (2, [1, 2], ["Approved by ada: checked by risk"])
     (approval,) = approvals.read(ref).approvals
-    assert (approval.by, approval.reason) == ("ada", "checked by risk")
+    assert (approval.by, approval.reason, record.by) == ("ada", "checked by risk", "ada")
     assert (approval.sha256, approval.champion) == (record.live.sha256, before.live.sha256)
     assert list_waiting(ref) == []
 
