@@ -69,11 +69,13 @@ class RunIndex:
 
     def runs(self, use_case: str | None = None) -> list[IndexedRun]:
         """Return the runs of a use case, or all, the last to start first."""
-        with self._lock:
-            if self._clock() >= self._expires:
-                self._refresh()
-                self._expires = self._clock() + self._age
-            return [run for run in self._newest if use_case in (None, run.use_case)]
+        # one reader looks; meanwhile the others go on with what the last look has seen
+        if self._clock() >= self._expires and self._lock.acquire(blocking=not self._newest):
+            try:
+                self._look()
+            finally:
+                self._lock.release()
+        return [run for run in self._newest if use_case in (None, run.use_case)]
 
     @property
     def problems(self) -> list[str]:
@@ -135,6 +137,11 @@ class RunIndex:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             what = " ".join(repr(error).split())[:SHOWN]
             raise UserError(f"{folder} has a file that this version does not write ({what}); run it again") from None
+
+    def _look(self) -> None:
+        if self._clock() >= self._expires:  # nobody has looked while this one waited
+            self._refresh()
+            self._expires = self._clock() + self._age
 
     def _refresh(self) -> None:
         versions = storage.versions(self.root)

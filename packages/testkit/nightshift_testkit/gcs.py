@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import fsspec
@@ -54,10 +55,8 @@ class GcsHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         url = urlsplit(self.path)
         if url.path.endswith("/o"):
-            prefix = parse_qs(url.query).get("prefix", [""])[0]
-            names = [name for name in self.server.objects if name.startswith(prefix)]
-            items = [json.loads(_described(name, *self.server.objects[name])) for name in names]
-            self._answer(200, json.dumps({"items": items}).encode())
+            query = {name: values[0] for name, values in parse_qs(url.query).items()}
+            self._answer(200, json.dumps(self._list(query.get("prefix", ""), query.get("delimiter"))).encode())
             return
         stored = self.server.objects.get(unquote(url.path.split("/o/", 1)[-1]))
         if stored is None:
@@ -66,6 +65,13 @@ class GcsHandler(BaseHTTPRequestHandler):
             self._answer(200, stored[0])
         else:
             self._answer(200, _described(unquote(url.path.split("/o/", 1)[-1]), *stored))
+
+    def _list(self, prefix: str, delimiter: str | None) -> dict[str, Any]:
+        """Return the objects below a prefix, and the folders among them where a delimiter ends a name."""
+        names = [name for name in self.server.objects if name.startswith(prefix)]
+        cuts = {name: name.find(delimiter, len(prefix)) if delimiter else -1 for name in names}
+        items = [json.loads(_described(name, *self.server.objects[name])) for name, cut in cuts.items() if cut < 0]
+        return {"items": items, "prefixes": sorted({name[: cut + 1] for name, cut in cuts.items() if cut >= 0})}
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))

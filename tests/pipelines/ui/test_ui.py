@@ -2,13 +2,21 @@
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
+from itertools import count
 from pathlib import Path
+from threading import Event
+from typing import Any
+from urllib.parse import quote
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
@@ -32,6 +40,8 @@ from tests.pipelines.ui.conftest import (
     write_verdict,
 )
 
+HOSTILE = ["<script>alert(1)</script>", "\u202egnp.exe\u2066", "'\" onmouseover=x ", "x" * 10_000, "../../../etc"]
+FREE_TEXTS = {"reasons", "headline", "label", "title", "by", "error", "caveat", "value", "candidate"}
 BEHIND_FORMS = ("/versions/", "/events/fraud?", "/events/fraud/")  # no link leads there before one is sent
 # page -> the schema of its document
 SCHEMAS = {
@@ -79,6 +89,25 @@ class Tags(HTMLParser):
 
 def list_files(folder: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+def inject(value: Any, text: str, key: str = "") -> Any:
+    """Return a document with another text in each field that anybody may write."""
+    if isinstance(value, dict):
+        return {name: inject(part, text, name) for name, part in value.items()}
+    if isinstance(value, list):
+        return [inject(part, text, key) for part in value]
+    return text if isinstance(value, str) and key in FREE_TEXTS else value
+
+
+def check_harmless(content: bytes) -> None:
+    """Fail where a page is large, turns its text, or has a script, a handler or a link of its content's."""
+    tags = Tags(content.decode())
+    assert len(content) < LARGEST
+    assert "\u202e" not in content.decode()
+    assert [attributes for tag, attributes in tags.tags if tag == "script" and attributes.get("src") is None] == []
+    assert not any(key.startswith("on") for _, attributes in tags.tags for key in attributes)
+    assert all(link.startswith(("/", "#")) for link in tags.links)
 
 
 def read_text(client: TestClient, url: str) -> str:
@@ -177,11 +206,7 @@ def test_events_of_a_customer_lead_to_one_with_its_features_and_scores(full: Pat
     assert ["customerann" in text, "30.9True" in text, "customer_count_7d6" in text] == [True, True, True]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["<script>alert(1)</script>", "\u202egnp.exe\u2066", "'\" onmouseover=x ", "x" * 10_000, "../../../etc"],
-    ids=["markup", "right-to-left", "quotes", "long", "path"],
-)
+@pytest.mark.parametrize("name", HOSTILE, ids=["markup", "right-to-left", "quotes", "long", "path"])
 def test_hostile_names_are_shown_and_do_nothing(name: str, workspace: Path) -> None:
     parameters = {"date": "2018-07-31", "config": {"name": name}}
     steps = {name: {"state": "failed", "seconds": 1.0, "error": name}}
@@ -200,14 +225,26 @@ def test_hostile_names_are_shown_and_do_nothing(name: str, workspace: Path) -> N
         answer = client.get(path)
         if answer.status_code != 200:
             continue
-        assert len(answer.content) < LARGEST
-        assert "\u202e" not in answer.text
-        tags = Tags(answer.text)
-        assert [attributes for tag, attributes in tags.tags if tag == "script" and attributes.get("src") is None] == []
-        assert not any(key.startswith("on") for _, attributes in tags.tags for key in attributes)
-        assert all(link.startswith(("/", "#")) for link in tags.links)
+        check_harmless(answer.content)
         if not path.endswith("/report"):  # which says what its steps say
-            assert "x" * 1001 not in tags.text
+            assert "x" * 1001 not in Tags(answer.text).text
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=["markup", "right-to-left", "quotes", "long", "path"])
+def test_hostile_texts_do_nothing_on_any_page(text: str, full: Path) -> None:
+    for file in [*full.glob("runs/**/*.json"), *full.glob("registry/**/*.json")]:
+        file.write_text(json.dumps(inject(json.loads(file.read_text()), text)))
+    for table, columns in (("quarantine", "amount"), ("events", "customer"), ("scores", "model_version")):
+        (file,) = full.glob(f"lake/fraud/{table}/date=2018-07-30/*.parquet")
+        rows = pq.read_table(file)
+        position = rows.schema.get_field_index(columns)
+        pq.write_table(rows.set_column(position, columns, pa.array([text] * len(rows))), file)
+    client = open_ui(full)
+
+    for url in list_urls().values():
+        answer = client.get(url.replace("id=ann", f"id={quote(text)}"))
+        assert answer.status_code == 200, (url, answer.text)
+        check_harmless(answer.content)
 
 
 @pytest.mark.parametrize(
@@ -256,12 +293,17 @@ def test_nothing_can_be_changed(full: Path) -> None:
     assert {client.request(method, "/runs").status_code for method in ("POST", "PUT", "DELETE")} == {405}
 
 
-def test_a_registry_that_is_down_leaves_home_and_runs(full: Path) -> None:
+@pytest.mark.slow
+def test_a_registry_that_is_down_is_named_by_the_pages_that_need_it(full: Path) -> None:
     state = local(full)
     roots = {root: getattr(state, root) for root in ROOTS} | {"registry": "http://127.0.0.1:9"}
     client = TestClient(build_app(Workspace(State.from_mapping({**roots, "target": "record-only"}))), base_url=HERE)
 
-    assert {client.get(path).status_code for path in ("/", "/runs")} == {200}
+    others = ("/", "/runs", "/use-cases/fraud", "/drift/fraud", "/data/fraud", "/costs", "/events/fraud")
+    down = client.get("/models/fraud")
+
+    assert {path: client.get(path).status_code for path in others} == dict.fromkeys(others, 200)
+    assert (down.status_code, "127.0.0.1:9" in down.text) == (503, True)
 
 
 def test_runs_of_an_engine_without_records_are_read_from_any_store() -> None:
@@ -292,6 +334,30 @@ def test_runs_that_change_or_go_are_seen_at_the_next_look(tmp_path: Path) -> Non
     assert after["fraud-0"] == before["fraud-0"]
     assert (before["fraud-1"].complete, after["fraud-1"].complete) == (True, False)
     assert "fraud-2" not in after
+
+
+@pytest.mark.slow
+def test_pages_are_read_while_runs_come_and_go(full: Path) -> None:
+    client, is_over = open_ui(full), Event()
+
+    def change() -> None:
+        for number in count(10):
+            run = write_run(full, f"fraud-{number}", complete=bool(number % 2))
+            write_summary(run)
+            write_verdict(run, "drift", 0.5)
+            if number > 12:
+                shutil.rmtree(full / "runs" / f"fraud-{number - 2}")
+            if is_over.is_set():
+                return
+
+    paths = ("/", "/runs", "/costs", "/drift/fraud", "/data/fraud", "/models/fraud", "/unfinished", "/runs/fraud-10")
+    with ThreadPoolExecutor(1) as pool:
+        changes = pool.submit(change)
+        statuses = {client.get(path).status_code for _ in range(20) for path in paths}
+        is_over.set()
+        changes.result()
+
+    assert statuses <= {200, 404}
 
 
 @pytest.mark.slow
