@@ -5,6 +5,8 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from nightshift import DISTRIBUTION
 from nightshift_llm import DISTRIBUTION as LLM
 
@@ -24,6 +26,7 @@ def test_each_project_has_the_name_that_the_code_knows() -> None:
     assert tuple(tomllib.loads(file.read_text())["project"]["name"] for file in files) == OURS
 
 
+@pytest.mark.slow
 def test_no_file_means_the_distribution_of_others() -> None:
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True)
     texts = {name: (ROOT / name).read_bytes().decode(errors="ignore") for name in listed.stdout.splitlines()}
