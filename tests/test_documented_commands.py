@@ -25,6 +25,7 @@ ELSEWHERE = {
     "cp": "copies a config; tests/e2e/test_use_cases.py writes its own",
     "curl": "needs an endpoint; tests/e2e/test_daily_run.py sends the line that a run prints",
     "df": "needs a mounted Lustre",
+    "docker": "starts services of images that no test can pull; tests/containers/test_team.py reads compose.yaml",
     "do": "repeats a command of the shell",
     "done": "ends a loop of the shell",
     "du": "needs a mounted Lustre",

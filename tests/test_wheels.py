@@ -86,7 +86,7 @@ def project(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     config, folder = tmp_path_factory.mktemp("config") / "small.yaml", tmp_path_factory.mktemp("project")
     config.write_text(yaml.safe_dump(SMALL))
     done = run(python, folder, "-m", "pipelines.cli", "init", "my-fraud", "--config", str(config))
-    assert done.stdout.splitlines()[-1] == "next: nightshift run --config my-fraud.yaml"
+    assert done.stdout.splitlines()[-1] == "next: nightshift run --config dags/my-fraud.yaml"
     return folder
 
 

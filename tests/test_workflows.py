@@ -72,6 +72,27 @@ def test_no_workflow_reads_a_stored_secret_or_runs_a_fork_with_rights_of_ours(wo
     assert "pull_request_target" not in text and "workflow_run" not in text
 
 
+@pytest.mark.parametrize("workflow", ["deliver", "release"])
+def test_what_is_published_is_attested_by_the_job_that_has_built_it(workflow: str) -> None:
+    (job,) = [job for job in jobs(ROOT / f".github/workflows/{workflow}.yaml") if "attestations" in job["permissions"]]
+    scripts = " ".join(step.get("run", "") for step in job["steps"])
+
+    assert job["permissions"]["attestations"] == job["permissions"]["id-token"] == "write"
+    assert [step["with"] for step in job["steps"] if "attest-build-provenance@" in step.get("uses", "")]
+    assert "make push" in scripts or "make dist" in scripts
+
+
+@pytest.mark.slow
+def test_the_digests_of_pushed_images_are_attested_under_their_names(tmp_path: Path) -> None:
+    (script,) = [step["run"] for step in steps(ROOT / ".github/workflows/deliver.yaml") if step.get("id") == "push"]
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/images.txt").write_text(f"base 0.3.0 {DIGEST}\n")
+
+    subprocess.run(["sh", "-c", script.splitlines()[-1]], cwd=tmp_path, env={"REGISTRY": "registry/us"}, check=True)
+
+    assert (tmp_path / "runs/checksums.txt").read_text() == f"{DIGEST.removeprefix('sha256:')}  registry/us/base\n"
+
+
 def test_the_page_lists_every_workflow_and_every_variable() -> None:
     page = (ROOT / "docs" / "guides" / "delivery.md").read_text()
     variables = {name for workflow in WORKFLOWS for name in re.findall(r"vars\.([A-Z_]+)", workflow.read_text())}

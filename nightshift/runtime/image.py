@@ -17,6 +17,7 @@ class ImageName(StrEnum):
     SERVING_GPU = "serving-gpu"
     AIRFLOW = "airflow"
     RAPIDS = "rapids"
+    WORKER = "worker"
 
 
 def image(name: str, prefix: str = "nightshift") -> str:

@@ -44,7 +44,9 @@ def init(args: argparse.Namespace) -> int:
     for file in project.create(Path(), args.name, args.config, args.data):
         options.say(f"wrote {file}")
     data = [] if args.data == arguments.SIMULATOR else ["--data", args.data]
-    return options.say(f"next: {shlex.join(['nightshift', 'run', '--config', f'{args.name}.yaml', *data])}")
+    return options.say(
+        f"next: {shlex.join(['nightshift', 'run', '--config', project.CONFIG.format(name=args.name), *data])}"
+    )
 
 
 def update(args: argparse.Namespace) -> int:

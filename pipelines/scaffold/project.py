@@ -16,6 +16,7 @@ from pipelines import configs
 from pipelines.configs import edits
 
 RECORD = ".nightshift.json"
+CONFIG = "dags/{name}.yaml"  # beside the DAG, so that Airflow needs that folder only
 SCHEMA_COMMENT = "# yaml-language-server:"  # names a file that only a checkout has
 # file -> template
 TEMPLATES = {
@@ -51,7 +52,7 @@ def create(folder: Path, name: str, config: str, data: str) -> list[str]:
         UserError: when the folder is not empty, or there is no such config, or the name is not valid. Nothing is
             written.
     """
-    config_file = {f"{name}.yaml": copy_config(name, config)}
+    config_file = {CONFIG.format(name=name): copy_config(name, config)}
     project = render(name, data)
     files = project.files | config_file
     visible = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]

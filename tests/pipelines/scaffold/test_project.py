@@ -26,7 +26,7 @@ def test_a_project_holds_a_valid_config_of_its_name_and_little_else(config: str,
 
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == set(files)
     assert len(files) == 9
-    assert configs.load(str(tmp_path / "my-case.yaml")) == configs.load(config) | {"name": "my-case"}
+    assert configs.load(str(tmp_path / "dags/my-case.yaml")) == configs.load(config) | {"name": "my-case"}
 
 
 @pytest.mark.parametrize("data", ["simulator", "s3://bucket/raw", HOSTILE])
@@ -48,7 +48,7 @@ def test_a_checkout_reads_the_answers_of_a_project(tmp_path: Path) -> None:
 
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=True)
 
-    assert "--config ../my-case/my-case.yaml --data simulator" in done.stdout
+    assert "--config ../my-case/dags/my-case.yaml --data simulator" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_an_environment_and_a_repository_may_be_there_already(tmp_path: Path) ->
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".git").mkdir()
 
-    assert "my-case.yaml" in project.create(tmp_path, "my-case", "fraud", "simulator")
+    assert "dags/my-case.yaml" in project.create(tmp_path, "my-case", "fraud", "simulator")
 
 
 def test_the_workflow_pins_the_actions_of_our_own() -> None:
