@@ -22,6 +22,7 @@ class TaskKind:
         config: `module:class` of its config, a `nightshift.config.Config`.
         preprocessing: `module:class` of how a model's rows become its input, in the model's manifest.
         configs: package whose folder holds the configs that ship with it, a YAML file each; empty for none.
+        pipeline_tag: what the Hugging Face Hub calls the task; empty where it has no name for it.
     """
 
     name: str
@@ -29,6 +30,7 @@ class TaskKind:
     config: str
     preprocessing: str
     configs: str = ""
+    pipeline_tag: str = ""
 
     @property
     def config_class(self) -> Any:
@@ -67,30 +69,35 @@ _KINDS = (
         ("nightshift.tasks.tabular",),
         "nightshift.config.tabular:TabularConfig",
         "nightshift.contracts.preprocessing:TabularPreprocessing",
+        pipeline_tag="tabular-classification",
     ),
     TaskKind(
         "tabular-regression",
         ("nightshift.tasks.regression", "nightshift.tasks.tabular"),  # whose ingestion, scoring and examples suit rows
         "nightshift.config.regression:RegressionConfig",
         "nightshift.contracts.preprocessing:RegressionPreprocessing",
+        pipeline_tag="tabular-regression",
     ),
     TaskKind(
         "tabular-classification",
         ("nightshift.tasks.multiclass", CLASSIFICATION, "nightshift.tasks.tabular"),
         "nightshift.config.multiclass:MulticlassConfig",
         "nightshift.contracts.preprocessing:MulticlassPreprocessing",
+        pipeline_tag="tabular-classification",
     ),
     TaskKind(
         "image-classification",
         ("nightshift.tasks.images", CLASSIFICATION, ITEMS),
         "nightshift.config.images:ImageConfig",
         "nightshift.contracts.preprocessing:ImagePreprocessing",
+        pipeline_tag="image-classification",
     ),
     TaskKind(
         "text-classification",
         ("nightshift.tasks.texts", CLASSIFICATION, ITEMS),
         "nightshift.config.texts:TextConfig",
         "nightshift.contracts.preprocessing:TextPreprocessing",
+        pipeline_tag="text-classification",
     ),
 )
 BUILT_IN = MappingProxyType({kind.name: kind for kind in _KINDS})

@@ -69,6 +69,7 @@ RUN_BY = {
     "perf": "packages/perf/tests/test_pairs.py",
     "projects": "tests/test_projects.py",
     "promote": "tests/pipelines/cli/test_models.py",
+    "push": "tests/pipelines/cli/test_hub.py",
     "release": "tests/pipelines/cli/test_cli.py",
     "repair": "tests/nightshift/tabular/online/test_repair.py",
     "report": "tests/e2e/test_daily_run.py",

@@ -24,7 +24,8 @@ class TextTaskConfig(ItemTaskConfig):
     length: Annotated[int, annotated_types.Interval(ge=8, le=8192)] = Field(128, description="tokens networks see")
     tokenizer: str | None = Field(
         None,
-        description="path or URI of a tokenizer.json, which pretrained networks have; null: words, by their hashes",
+        description="path or URI of a tokenizer.json, which pretrained networks have, or "
+        "hf://organization/name@commit; null: words, by their hashes",
     )
     vocabulary: Annotated[int, annotated_types.Interval(ge=3, le=10_000_000)] = Field(
         30_000, description="numbers that hashed words get; a tokenizer has its own"

@@ -14,6 +14,7 @@ from tokenizers import normalizers, pre_tokenizers
 
 from nightshift import storage
 from nightshift.config.texts import TextTaskConfig
+from nightshift.hub import snapshots
 from nightshift.runtime.errors import UserError
 
 Tokens = npt.NDArray[np.int32]
@@ -21,6 +22,7 @@ Tokens = npt.NDArray[np.int32]
 # part of every shard's key: raise it whenever the same words would get other numbers
 SCHEMA = 1
 HASHED = "(hashes of words)"
+FILE = "tokenizer.json"
 PAD, START = 0, 1  # ids of hashed words; a text without any word has its start
 
 
@@ -58,12 +60,24 @@ def load_tokenizer(task: TextTaskConfig) -> Tokenizer:
     if task.tokenizer is None:
         return Tokenizer(b"", task.vocabulary, PAD)
     try:
-        return read(storage.read_bytes(task.tokenizer))
+        return read(read_file(task.tokenizer))
     except ValueError as error:
         raise UserError(
             f"task.tokenizer: {task.tokenizer} cannot be read ({error}); name a tokenizer.json, which lies beside the "
             "weights of a pretrained network, or leave it out"
         ) from None
+
+
+def read_file(uri: str) -> bytes:
+    """Return the content of a `tokenizer.json`: of a path or URI, or of `hf://organization/name@commit`.
+
+    Raises:
+        UserError: when it is missing, or the Hub's has no commit.
+        UnavailableError: when the Hub does not answer.
+    """
+    if snapshots.is_reference(uri):
+        uri = storage.join(snapshots.download("task.tokenizer", uri), FILE)
+    return storage.read_bytes(uri)
 
 
 @cache

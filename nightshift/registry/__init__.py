@@ -34,6 +34,9 @@ class Registry(Protocol):
     def find(self, name: str, number: int) -> Version:
         """Return a version with readable files at its `uri`."""
 
+    def read_card(self, version: Version) -> str:
+        """Return the model card of a version, Markdown; empty where none was registered."""
+
     def alias(self, name: str) -> int | None:
         """Return the number of the version with the alias `champion`; None without one."""
 
@@ -115,6 +118,11 @@ def find(registry: str, name: str, version: int) -> Version:
         UserError: when there is no such version; the message lists the existing ones.
     """
     return _open(registry).find(name, version)
+
+
+def read_card(registry: str, version: Version) -> str:
+    """Return the model card of a version, Markdown; empty where none was registered."""
+    return _open(registry).read_card(version)
 
 
 def register(

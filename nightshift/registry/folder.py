@@ -50,6 +50,11 @@ class FolderRegistry:
         """Return one version."""
         return pick(self.versions(name), name, number)
 
+    def read_card(self, version: Version) -> str:
+        """Return the model card of a version."""
+        uri = storage.join(self._folder(version.name, version.version), CARD)
+        return storage.read_bytes(uri).decode() if storage.exists(uri) else ""
+
     def alias(self, name: str) -> int | None:
         """Return the number of the version with the alias `champion`."""
         uri = self._file(name, "aliases.json")

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightshift.contracts import package
@@ -42,6 +43,14 @@ class TrackingServer:
         version = pick(self.versions(name), name, number)
         with self._client():
             return self._download(version) if version.uri.startswith("mlflow-artifacts:") else version
+
+    def read_card(self, version: Version) -> str:
+        """Return the model card of a version."""
+        with self._client() as client, tempfile.TemporaryDirectory() as folder:
+            run_id = client.get_model_version(version.name, str(version.version)).run_id
+            if CARD not in {file.path for file in client.list_artifacts(run_id)}:
+                return ""
+            return Path(client.download_artifacts(run_id, CARD, folder)).read_text()
 
     def alias(self, name: str) -> int | None:
         """Return the number of the version with the alias `champion`."""

@@ -42,6 +42,9 @@ COMMANDS = {
         "serve": "Run the local endpoint in the foreground, for a supervisor that restarts it.",
         "stop": "Stop the local endpoint.",
     },
+    "hub": {
+        "push": "Push a registered model version to the Hugging Face Hub, to a private repository by default.",
+    },
     "cloud": {
         "cloud": "Configure an environment in a cloud; needs a checkout of the repository, for `infra/`.",
     },
@@ -99,7 +102,7 @@ COMMANDS = {
 GROUPS = {
     "project": ("scaffold",),
     "run": ("runs", "history", "projects", "kubeflow", "costs", "notify", "ui", "mcp"),
-    "models": ("models", "optimize"),
+    "models": ("models", "hub", "optimize"),
     "release": ("release",),
     "data": ("definitions", "features", "contract", "events", "repair", "gc", "erase"),
     "cloud": ("cloud", "doctor"),

@@ -1,6 +1,6 @@
-"""Weights to begin with, as `transformers` reads them: from a folder, or from the hub."""
+"""Weights to begin with, as `transformers` reads them: from a folder, or from a commit of the Hugging Face Hub."""
 
-import re
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import annotated_types
@@ -8,11 +8,11 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from nightshift.config.neural import Fit
 from nightshift.config.section import Width
-from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.hub import snapshots
+from nightshift.runtime.errors import UserError
 
 GENTLE = {"warmup": 0.1, "clip": 1.0}  # of what is pretrained; Devlin et al., BERT, 2019, appendix A.2
 FASTER = 10  # adapters learn at so many times the rate of whole weights (Hu et al., LoRA, 2021, appendix D)
-HUB = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")  # what a name on the hub looks like
 
 
 class Continued(Fit):
@@ -22,8 +22,9 @@ class Continued(Fit):
 
     pretrained: str = Field(
         "",
-        description="folder with config.json and model.safetensors, or a name on the hub; empty: from scratch. "
-        "With it the defaults are a lower learning_rate, a warmup of 0.1 and a clip of 1",
+        description="folder with config.json and model.safetensors, or hf://organization/name@commit of the "
+        "Hugging Face Hub; empty: from scratch. With it the defaults are a lower learning_rate, a warmup of 0.1 and a "
+        "clip of 1",
     )
 
     @model_validator(mode="before")
@@ -90,18 +91,38 @@ def check_shape(field: str, shape: Any, vocabulary: int, length: int) -> None:
         raise UserError(f"task.length: is {length}; the network takes at most {shape.max_position_embeddings}")
 
 
+def locate(field: str, name: str) -> Path:
+    """Return the folder of pretrained weights.
+
+    Args:
+        field: of the config that names it, for messages.
+        name: folder, or `hf://organization/name@commit`.
+
+    Raises:
+        UserError: when there is no such folder, or the Hub's has no commit.
+        UnavailableError: when the Hub does not answer.
+    """
+    folder = Path(snapshots.download(field, name) if snapshots.is_reference(name) else name)
+    if not folder.is_dir():
+        raise UserError(
+            f"{field}: {name!r} is no folder; name one with config.json and model.safetensors, or "
+            "hf://organization/name@commit"
+        )
+    return folder
+
+
 def network(kind: Any, field: str, name: str, **options: Any) -> Any:
     """Return a network of `transformers` with its weights.
 
     Args:
         kind: its class.
         field: of the config that names it, for messages.
-        name: folder, or name on the hub.
+        name: see `locate`.
         options: what the class is given, such as its shape as `config`.
 
     Raises:
         UserError: when it cannot be read, or does not have all weights.
-        UnavailableError: when the hub does not answer.
+        UnavailableError: when the Hub does not answer.
     """
     model, info = read(kind, field, name, output_loading_info=True, use_safetensors=True, **options)
     if info["missing_keys"]:
@@ -111,19 +132,16 @@ def network(kind: Any, field: str, name: str, **options: Any) -> Any:
 
 def read(kind: Any, field: str, name: str, **options: Any) -> Any:
     """Return what `kind.from_pretrained` does; see `network`."""
-    from huggingface_hub.errors import LocalEntryNotFoundError
     from safetensors import SafetensorError
     from transformers.utils import logging
 
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    folder = locate(field, name)
     try:
-        return kind.from_pretrained(name, **options)
+        return kind.from_pretrained(folder, **options)
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:  # KeyError: of an empty index
-        if isinstance(error.__cause__, LocalEntryNotFoundError) and HUB.fullmatch(name):
-            raise UnavailableError(f"the hub does not answer for {name!r} ({error.__cause__})") from None
         why = " ".join(str(error).split())[:200]
         raise UserError(
-            f"{field}: {name!r} cannot be read ({why}); name a folder with config.json and "
-            "model.safetensors, or a name on the hub where that can be reached"
+            f"{field}: {name!r} cannot be read ({why}); name a folder with config.json and model.safetensors"
         ) from None

@@ -355,7 +355,7 @@ class ResNet:
         """Return the mean and deviation of each channel by which it was pretrained; without a word, ImageNet's."""
         from transformers.models.auto.image_processing_auto import get_image_processor_config
 
-        config = get_image_processor_config(self.fit.pretrained)
+        config = get_image_processor_config(pretrained.locate(f"{self.field}.pretrained", self.fit.pretrained))
         normalization = config.get("image_mean", IMAGENET_MEAN), config.get("image_std", IMAGENET_STD)
         if any(len(values) != self.channels for values in normalization):
             raise UserError(

@@ -31,8 +31,6 @@ from nightshift.tasks.items import networks
 from nightshift.tasks.items.networks import FitSetup, Scores
 from nightshift.tasks.texts import onnx_export as texts_export
 
-TOKENIZER = "tokenizer.json"  # in the package
-
 
 def preprocessing(task: TextTaskConfig) -> parts.TextPreprocessing:
     """Return how texts become the graphs' input.
@@ -44,7 +42,7 @@ def preprocessing(task: TextTaskConfig) -> parts.TextPreprocessing:
     return parts.TextPreprocessing(
         classes=task.classes,
         length=task.length,
-        tokenizer=TOKENIZER if tokenizer.content else None,
+        tokenizer=tokens.FILE if tokenizer.content else None,
         vocabulary=tokenizer.vocabulary,
         pad=tokenizer.pad,
         tokenizer_sha256=tokenizer.sha256,
@@ -59,7 +57,7 @@ def signature(task: TextTaskConfig) -> Signature:
 def files(task: TextTaskConfig) -> Mapping[str, bytes]:
     """Return what a package holds beside its graphs."""
     content = tokens.load_tokenizer(task).content
-    return {TOKENIZER: content} if content else {}
+    return {tokens.FILE: content} if content else {}
 
 
 def fit(setup: FitSetup[TextTaskConfig], name: str, items: ItemTable, rows: pd.DataFrame) -> Fitted:

@@ -9,4 +9,5 @@ KIND = TaskKind(
     "nightshift_llm.config:LanguageConfig",
     "nightshift_llm.preprocessing:LanguagePreprocessing",
     "nightshift_llm.configs",
+    pipeline_tag="text-generation",
 )

@@ -32,7 +32,9 @@ class LanguageTaskConfig(TaskConfig):
         256, description="sequence length: predicted tokens per row; longer texts take several rows"
     )
     tokenizer: str | None = Field(
-        None, description="path or URI of a byte-level (ByteLevel) tokenizer.json; null: each byte is a token"
+        None,
+        description="path or URI of a byte-level (ByteLevel) tokenizer.json, or hf://organization/name@commit; null: "
+        "each byte is a token",
     )
     start: str = Field("<|endoftext|>", min_length=1, description="beginning-of-text token of the tokenizer")
     chat: bool = Field(

@@ -18,7 +18,7 @@ LOGINS = {
 }
 # keys, regions and endpoints, which are no files
 PREFIXES = (
-    *("AWS_", "MLFLOW_TRACKING_", "NIGHTSHIFT_KAFKA", "NIGHTSHIFT_NOTIFY"),
+    *("AWS_", "HF_ENDPOINT", "HF_TOKEN", "MLFLOW_TRACKING_", "NIGHTSHIFT_KAFKA", "NIGHTSHIFT_NOTIFY"),
     *("OPENLINEAGE_", "OTEL_", "PYICEBERG_", "TRACEPARENT"),
 )
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -25,11 +26,12 @@ from nightshift.models.neural import devices, trainer
 from nightshift.models.neural.data import KEEP
 from nightshift.models.neural.replica import Replica
 from nightshift.models.recipes.bert import Bert, BertParameters
-from nightshift.runtime.errors import UnavailableError, UserError
+from nightshift.runtime.errors import UserError
 from nightshift.tasks.classification import class_networks
 from nightshift.tasks.items import networks
 from nightshift.tasks.texts import candidates as texts
 from nightshift.tasks.texts import onnx_export as texts_export
+from nightshift_testkit import hub
 from tests.components import pictures, topics
 
 TASK = topics.task()
@@ -110,7 +112,7 @@ def test_the_tokenizer_s_file_travels_with_the_model(folder, tmp_path):
     topics.prepare(tmp_path, topics.config(**changed))
     model, _ = pictures.train(tmp_path, topics.config(**changed))
     assert storage.read_bytes(f"{tmp_path}/model/{model.classes.tokenizer}") == path.read_bytes()
-    assert texts.TOKENIZER in {file.name for file in model.files}
+    assert tokens.FILE in {file.name for file in model.files}
 
 
 def test_weighted_words_are_scikit_learns():
@@ -222,7 +224,7 @@ def test_pretrained_weights_that_do_not_fit_are_refused(tmp_path, changes, why):
 @pytest.mark.parametrize(
     ("parameters", "why"),
     [
-        ({"pretrained": "no/such/folder"}, r"parameters.pretrained: 'no/such/folder' cannot be read"),
+        ({"pretrained": "no/such/folder"}, r"parameters.pretrained: 'no/such/folder' is no folder; name one with"),
         ({"frozen": True}, r"parameters.frozen: there is nothing pretrained to keep; .*, got True"),
         ({"lora_rank": 4}, r"parameters.lora_rank: there is nothing pretrained to adapt; .*, got 4"),
         ({"pretrained": "x", "frozen": True, "lora_rank": 4}, r"parameters.lora_rank: `frozen` trains nothing"),
@@ -243,10 +245,16 @@ def test_a_file_that_holds_no_weights_is_refused(tmp_path):
         recipe(pretrained=weights).model()
 
 
-def test_a_hub_that_does_not_answer_is_worth_another_try(monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # without it there are retries for 23 s
-    with pytest.raises(UnavailableError, match="the hub does not answer for 'somebody/network'"):
-        recipe(pretrained="somebody/network").model()
+def test_weights_of_a_commit_of_the_hub_are_those_of_a_folder(tmp_path, monkeypatch):
+    folder = Path(saved(tmp_path))
+    with hub.serve() as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+        files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+        commit = server.publish("somebody/network", files)
+        theirs = recipe(pretrained=f"hf://somebody/network@{commit}").model()[0].bert.state_dict()
+    ours = recipe(pretrained=str(folder)).model()[0].bert.state_dict()
+    assert all(torch.equal(theirs[name], weights) for name, weights in ours.items())
 
 
 def test_a_text_without_any_token_has_a_score_all_the_same():

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,7 @@ from nightshift.items.tokens import Tokens
 from nightshift.models.neural import packing
 from nightshift.models.neural.data import gather_array
 from nightshift.models.neural.packing import PackedDataset
+from nightshift.models.recipes import pretrained
 from nightshift.models.weights import WeightFile, divide
 from nightshift.runtime.errors import UserError
 from nightshift.storage import once
@@ -63,14 +63,14 @@ def recipe(task: LanguageTaskConfig, name: str) -> Llama:
     """
     field, tokenizer = networks.field(name), load_tokenizer(task)
     parameters = check_parameters(LlamaParameters, field, task.candidates[name].parameters)
-    if parameters.pretrained and task.tokenizer is None and not _has_tokenizer(parameters.pretrained, tokenizer):
+    if parameters.pretrained and task.tokenizer is None and not _has_tokenizer(field, parameters.pretrained, tokenizer):
         raise UserError(f"{field}.pretrained: its tokens are not bytes; name its tokenizer.json as task.tokenizer")
     return Llama(field, tokenizer.vocabulary, tokenizer.start, task.length, parameters)
 
 
-def _has_tokenizer(folder: str, tokenizer: ByteTokenizer) -> bool:
-    """Return whether a folder holds a tokenizer, as a package of ours does."""
-    file = Path(folder, tokens.FILE)
+def _has_tokenizer(field: str, name: str, tokenizer: ByteTokenizer) -> bool:
+    """Return whether pretrained weights lie beside a tokenizer, as in a package of ours."""
+    file = pretrained.locate(f"{field}.pretrained", name) / tokens.FILE
     return file.exists() and file.read_bytes() == tokenizer.content
 
 

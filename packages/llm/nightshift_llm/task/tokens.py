@@ -13,7 +13,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from nightshift import storage
 from nightshift.contracts.package import ModelPackage, read_tokenizer
-from nightshift.items.tokens import Tokens
+from nightshift.items.tokens import Tokens, read_file
 from nightshift.runtime.errors import UserError
 from nightshift_llm.config import LanguageTaskConfig
 from nightshift_llm.preprocessing import LanguagePreprocessing
@@ -103,7 +103,7 @@ def load_tokenizer(task: LanguageTaskConfig) -> ByteTokenizer:
     Raises:
         UserError: when its file is missing, is none of bytes, or lacks the token that begins a text.
     """
-    content = build_bytes_tokenizer(task.start) if task.tokenizer is None else storage.read_bytes(task.tokenizer)
+    content = build_bytes_tokenizer(task.start) if task.tokenizer is None else read_file(task.tokenizer)
     try:
         library = _library(content)
     except ValueError as error:
