@@ -25,8 +25,9 @@ _SHARED = {
         "cluster/kueue",
         "kubernetes/language",
         "kubernetes/multi-user",
+        "kubernetes/ui",
     ),
-    "gcp": ("cluster/kueue", "kubernetes/language", "kubernetes/multi-user"),
+    "gcp": ("cluster/kueue", "kubernetes/language", "kubernetes/multi-user", "kubernetes/ui"),
 }
 
 
