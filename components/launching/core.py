@@ -1,6 +1,6 @@
 """Name and parameters of a run that is started here."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
@@ -12,16 +12,20 @@ def run_name(pipeline: str, use_case: str, day: date) -> str:
     return f"{use_case}-{pipeline}-{day}"
 
 
-def arguments(pipeline: str, declared: Iterable[str], known: Mapping[str, Any]) -> dict[str, Any]:
+def arguments(pipeline: str, declared: Mapping[str, bool], known: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a pipeline's parameters.
 
+    Args:
+        pipeline: its name.
+        declared: name of a parameter -> whether it has a default.
+        known: name -> value.
+
     Raises:
-        UserError: when it declares one that is not known here.
+        UserError: when it declares one that is not known here and has no default.
     """
-    declared = list(declared)
-    for name in declared:
-        if name not in known:
+    for name, has_default in declared.items():
+        if name not in known and not has_default:
             raise UserError(
                 f"pipeline {pipeline!r} takes {name!r}, and known here are {', '.join(known)}; use nightshift submit"
             )
-    return {name: known[name] for name in declared}
+    return {name: known[name] for name in declared if name in known}

@@ -80,12 +80,12 @@ class Definition:
 
     Attributes:
         fields: fields of the API's run or recurring run that name it.
-        parameters: names of its parameters.
+        parameters: name of a parameter -> whether it has a default.
         account: service account for all its steps, needed by one of them; empty: the target's.
     """
 
     fields: dict[str, Any]
-    parameters: list[str]
+    parameters: dict[str, bool]
     account: str = ""
 
     @classmethod
@@ -93,15 +93,15 @@ class Definition:
         """Read a compiled pipeline's YAML; an optional second document has its Kubernetes settings."""
         spec, *platform = strict_yaml.load_documents(compiled)
         complete = {"pipeline_spec": spec, "platform_spec": platform[0]} if platform else spec
-        return cls({"pipeline_spec": complete}, _parameter_names(spec), _find_account(complete))
+        return cls({"pipeline_spec": complete}, _read_parameters(spec), _find_account(complete))
 
     @classmethod
     def from_version(cls, version: api.V2beta1PipelineVersion) -> Self:
         """Refer to an uploaded version."""
         reference = api.V2beta1PipelineVersionReference(version.pipeline_id, version.pipeline_version_id)
         spec = version.pipeline_spec
-        names = _parameter_names(spec.get("pipeline_spec", spec))
-        return cls({"pipeline_version_reference": reference}, names, _find_account(spec))
+        declared = _read_parameters(spec.get("pipeline_spec", spec))
+        return cls({"pipeline_version_reference": reference}, declared, _find_account(spec))
 
 
 @dataclass(frozen=True)
@@ -278,8 +278,9 @@ def find_newest_version(pipelines: api.PipelineServiceApi, pipeline_id: str) -> 
     return list(page.pipeline_versions or [])
 
 
-def _parameter_names(spec: dict[str, Any]) -> list[str]:
-    return list(spec["root"].get("inputDefinitions", {}).get("parameters", {}))
+def _read_parameters(spec: dict[str, Any]) -> dict[str, bool]:
+    declared = spec["root"].get("inputDefinitions", {}).get("parameters", {})
+    return {name: bool(parameter.get("isOptional")) for name, parameter in declared.items()}
 
 
 def _find_account(spec: dict[str, Any]) -> str:

@@ -10,13 +10,14 @@ from nightshift.contracts.state import ROOTS, DeploymentTarget, State
 from nightshift.http.addresses import HOST, listen
 from nightshift.runtime.errors import UserError
 from pipelines.cli import options
+from pipelines.ui import TOKEN
 from pipelines.workspace import Workspace
 
 if TYPE_CHECKING:
     from pipelines.ui.access import AccessGate
 
 PORT = 8765
-TOKEN, SHORTEST = "NIGHTSHIFT_UI_TOKEN", 16
+SHORTEST = 16  # characters of a token
 
 
 def add(commands: options.Commands) -> None:

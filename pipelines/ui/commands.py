@@ -12,8 +12,10 @@ import tempfile
 import time
 from collections.abc import Sequence
 from threading import Thread
+from typing import IO
 
 from nightshift.runtime.errors import UserError
+from pipelines.ui import TOKEN
 from pipelines.workspace import Workspace
 
 PROGRAM = (sys.executable, "-m", "pipelines.cli")
@@ -30,21 +32,13 @@ def run(words: Sequence[str]) -> None:
     Raises:
         UserError: when it refuses or fails, with what it says.
     """
-    # of a session of its own, so that an interrupted server does not interrupt it halfway
-    process = subprocess.Popen(
-        [*PROGRAM, *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    process = _start(words, subprocess.PIPE)
     try:
         output, _ = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
         raise UserError(f"the command is not done after {SECONDS} s; it goes on, look again later") from None
     if process.returncode:
-        raise UserError(_read_end(output))
+        raise UserError(_read_end(output.decode(errors="replace")))
 
 
 def start_run(words: Sequence[str], workspace: Workspace) -> str:
@@ -54,9 +48,7 @@ def start_run(words: Sequence[str], workspace: Workspace) -> str:
         UserError: when it refuses or fails, with what it says.
     """
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(
-            [*PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        process = _start(words, log)
         Thread(target=process.wait, daemon=True).start()  # so that it leaves no zombie
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
@@ -70,6 +62,18 @@ def start_run(words: Sequence[str], workspace: Workspace) -> str:
                 raise UserError(_read_end(output))
             time.sleep(POLL_SECONDS)
     raise UserError(f"the run has not begun after {START_SECONDS} s; look for it among the runs later")
+
+
+def _start(words: Sequence[str], output: int | IO[bytes]) -> "subprocess.Popen[bytes]":
+    """Start a command in a session of its own, so that an interrupted server does not interrupt it halfway."""
+    return subprocess.Popen(
+        [*PROGRAM, *words],
+        env={name: value for name, value in os.environ.items() if name != TOKEN},
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
 
 
 def _read_end(output: str) -> str:
