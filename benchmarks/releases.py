@@ -23,6 +23,7 @@ from scipy.stats import lognorm
 from benchmarks import figures
 from components.release import core, verdicts
 from components.release.core import Moment
+from components.release.experiment import MEDIAN, Power
 from components.release.verdicts import RequestFigures
 from nightshift.config.policy import Rollout
 from nightshift.contracts.release_record import Action, Release, ReleasedVersion
@@ -43,6 +44,7 @@ EDGES = {
     "time to first token": (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0),
     "tokens": (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0),
 }
+PLANS, PILOT_DAYS = 100, 7  # weeks of labels by which `nightshift experiment plan` plans
 FALSE_PROMOTIONS, HARM, DURATION = 0.01, 0.02, 0.6  # at most
 
 
@@ -80,7 +82,7 @@ class Traffic:
 
     def __init__(self, kind: SimulatedChallenger, days: int, random: np.random.Generator) -> None:
         self._kind, self._random = kind, random
-        self._days = [self._judge() for _ in range(days)]
+        self.days = [self._judge() for _ in range(days)]
         self._periods: list[tuple[float, RequestFigures, RequestFigures]] = []
 
     def verdicts(self, record: Release, day: int) -> list[Verdict]:
@@ -88,7 +90,7 @@ class Traffic:
         assert record.challenger
         if share := record.challenger.traffic:
             self._serve(share, round(REQUESTS * WEEK[day % len(WEEK)]))
-        days = self._days[: max(day - DELAY_DAYS, 0)]
+        days = self.days[: max(day - DELAY_DAYS, 0)]
         requests = [period[1:] for period in self._periods]
         guards = [*verdicts.guard_slices(days, ROLLOUT), *verdicts.guard_requests(requests, ROLLOUT)]
         comparison = verdicts.compare([answers[verdicts.ALL] for answers in days], record, ROLLOUT)
@@ -150,6 +152,22 @@ def simulate(kind: str, number: int) -> Release:
         if record.challenger is None:
             break
     return record
+
+
+def plan_days(kind: str, number: int) -> int | None:
+    """Return the days in which half of a kind's releases should be decided, by a week of labels before the release."""
+    random = np.random.default_rng([len(KINDS), list(KINDS).index(kind), number])
+    days = Traffic(KINDS[kind], PILOT_DAYS, random).days
+    planned = Power.from_days(days, ROLLOUT).plan(MEDIAN).days
+    return None if planned is None else planned + DELAY_DAYS
+
+
+def describe_plans(kind: str) -> str:
+    """Return the median plan of some weeks, and how many of them see no decision within the horizon."""
+    plans = [plan_days(kind, number) for number in range(PLANS)]
+    known = [days for days in plans if days is not None]
+    median = f"{np.median(known):g}" if len(known) > PLANS / 2 else "none"
+    return f"{median} ({len(known)} of {PLANS})"
 
 
 def _moment(day: int) -> Moment:
@@ -220,6 +238,7 @@ def main() -> None:
         {
             "challenger": kind,
             "promoted": f"{outcome.promoted:.1%}",
+            "days, planned (plans with an end)": describe_plans(kind),
             "days, median": float(np.median(outcome.days)),
             "days, 90th percentile": float(np.quantile(outcome.days, 0.9)),
             "median / horizon": f"{np.median(outcome.days) / ROLLOUT.horizon_days:.0%}",

@@ -131,6 +131,11 @@ class Workspace:
             {"run": run.name, "logical_date": run.logical_date, "verdict": verdict, "drifted": drifted}
         )
 
+    def find_features(self, name: str) -> tuple[date, str] | None:
+        """Return the logical date of a use case's newest run with features, and the URI of their manifest."""
+        uris = self.index.derive_all(self.index.runs(name), read_features_uri)
+        return next(((run.logical_date, uri) for run, uri in uris if run.logical_date), None)
+
     def require_runs(self, name: str) -> list[IndexedRun]:
         """Return the runs of a use case, the last to start first.
 
@@ -169,6 +174,11 @@ def read_summary(folder: str) -> dict[str, Any]:
     """Return the summary of a run in a folder, empty without one."""
     uri = storage.join(folder, SUMMARY)
     return dict(storage.read_json(uri)) if storage.exists(uri) else {}
+
+
+def read_features_uri(folder: str) -> str:
+    """Return where the manifest of a run's features is, empty where it has none."""
+    return str(read_summary(folder).get("links", {}).get("features", ""))
 
 
 def read_drift_verdict(folder: str) -> Verdict | None:

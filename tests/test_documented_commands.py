@@ -54,6 +54,7 @@ RUN_BY = {
     "debug-dump": "tests/pipelines/cli/test_doctor.py",
     "doctor": "tests/pipelines/cli/test_doctor.py",
     "drift": "tests/pipelines/cli/test_history.py",
+    "experiment": "tests/components/release/test_experiments.py",
     "events": "tests/pipelines/test_event_search.py",
     "erase": "tests/pipelines/erasure/test_command.py",
     "exporter": "tests/pipelines/engines/kubeflow/test_exporter.py",

@@ -4,18 +4,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 
-from components.release import component, core, section, verdicts
+from components.release import component, core, experiment, ledger, section, verdicts
 from components.release.core import Moment
+from components.release.losses import compare_day
 from components.release.targets import BadVersionError, ReleaseTarget, VersionShare, factory, rollout
 from components.release.verdicts import RequestFigures
-from nightshift import registry, storage, tasks
+from nightshift import registry, storage
 from nightshift.config.policy import Rollout
 from nightshift.contracts.deployment import DeploymentOutcome
 from nightshift.contracts.release_record import Action, Entry, Release, ReleasedVersion, Stage
 from nightshift.contracts.section import write_section
 from nightshift.contracts.state import DeploymentTarget as Kind
 from nightshift.contracts.state import State
-from nightshift.contracts.tables import Table
 from nightshift.contracts.verdict import Verdict
 from nightshift.data.splits import Days
 from nightshift.registry import Version, approvals, release_record
@@ -142,7 +142,17 @@ def _verdicts(setup: ReleaseSetup, record: Release) -> list[Verdict]:
     periods = list(_requests(setup, record))
     guards = [*verdicts.guard_slices(days, rollout), *verdicts.guard_requests(periods, rollout)]
     comparison = verdicts.compare([day[verdicts.ALL] for day in days], record, rollout)
-    return [comparison, *verdicts.check_guards(guards, record, rollout), *_objectives(setup, record)]
+    tests = [comparison, *verdicts.check_guards(guards, record, rollout), *_objectives(setup, record)]
+    return [*tests, *_budget(setup, record, sum(day[verdicts.ALL].count for day in days))]
+
+
+def _budget(setup: ReleaseSetup, record: Release, labels: int) -> Iterator[Verdict]:
+    """Yield whether the experiment that the release is has money left, where it has a budget."""
+    state, now = setup.context.state, setup.at.now
+    plan = ledger.read_plan(state, record)
+    if plan and plan.budget_usd is not None:
+        use = ledger.read_use(state, plan, record, labels, now)
+        yield experiment.check_budget(plan.budget_usd, experiment.price(use, setup.context.config.costs), record)
 
 
 def _objectives(setup: ReleaseSetup, record: Release) -> Iterator[Verdict]:
@@ -166,15 +176,15 @@ def _requests(setup: ReleaseSetup, record: Release) -> Iterator[tuple[RequestFig
 
 def _losses(setup: ReleaseSetup, record: Release) -> Iterator[dict[str, LossSums]]:
     """Yield what the labels that have arrived since the release began say, a day at a time; new days are kept."""
-    pair = [*(served.sha256 for served in record.versions), core.start_time(record).isoformat()]
-    folder = storage.join(setup.context.state.audit, record.use_case, "releases", storage.fingerprint(pair)[:16])
+    folder = ledger.losses_folder(setup.context.state, record)
     table, known = setup.context.features, set(storage.names(folder))
+    uris = [_version(setup, served).uri for served in record.versions]
     for day in _labeled_days(setup, record):
         uri = storage.join(folder, f"{day}.json")
         if f"{day}.json" in known:
             yield {name: LossSums(**sums) for name, sums in storage.read_json(uri).items()}
         elif any(part.date == str(day) for part in table.partitions):
-            losses = _compare_day(setup, record, table, day)
+            losses = compare_day(setup.context.config, table, day, uris)
             storage.write_json(uri, {name: asdict(sums) for name, sums in losses.items()})
             yield losses
 
@@ -186,15 +196,6 @@ def _labeled_days(setup: ReleaseSetup, record: Release) -> Days:
     """
     due = setup.context.plan.labels_due
     return Days(core.start_time(record).astimezone(UTC).date() - (setup.day - due), due)
-
-
-def _compare_day(setup: ReleaseSetup, record: Release, table: Table, day: date) -> dict[str, LossSums]:
-    """Return what a day's labels say, of all events and by slice: each version's loss, event by event."""
-    uris = [_version(setup, served).uri for served in record.versions]
-    task, columns = tasks.find(setup.context.config.task.kind).release, setup.rollout.slices
-    champion, challenger = (losses / task.worst for losses in task.losses(table, day, uris))
-    slices = task.slices(table, day, columns) if columns else None
-    return verdicts.sum_losses(champion, challenger, slices)
 
 
 def _advance_record(setup: ReleaseSetup, reached: Sequence[Verdict]) -> SettledRelease:

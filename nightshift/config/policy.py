@@ -117,6 +117,11 @@ class Costs(ConfigSection):
     prices: dict[str, Cost] = Field({}, description="machine -> US dollars an hour; goes before the project's table")
     budget_usd: Limit | None = Field(None, description="of a run, which stops before it spends more")
     budget_hours: Limit | None = Field(None, description="the same in hours of machines, whatever they cost")
+    serving_usd_hour: Cost | None = Field(
+        None, description="of the replicas that answer requests as a challenger, in US dollars; of experiments"
+    )
+    storage_usd_gb_month: Cost | None = Field(None, description="of a version's files, of experiments")
+    label_usd: Cost | None = Field(None, description="of a label that is bought, of experiments")
 
     @property
     def has_budget(self) -> bool:

@@ -24,6 +24,7 @@ from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.erasure import ErasureDecision, ErasureList
 from nightshift.contracts.evaluation import ClassEvaluation, Evaluation, NumberEvaluation
+from nightshift.contracts.experiment import ExperimentPlan, ExperimentStatus
 from nightshift.contracts.feature_shard import FeatureShard
 from nightshift.contracts.health import HealthReport
 from nightshift.contracts.listings import (
@@ -67,6 +68,8 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "erasure_decision": ErasureDecision,
     "erasure_list": ErasureList,
     "evaluation": Evaluation,
+    "experiment_plan": ExperimentPlan,
+    "experiment_status": ExperimentStatus,
     "feature_shard": FeatureShard,
     "health_report": HealthReport,
     "launch": Launch,

@@ -51,6 +51,10 @@ COMMANDS = {
     "release": {
         "release": "Start, show, pause, resume or abort a release; `nightshift run release` advances it.",
     },
+    "experiment": {
+        "experiment": "Plan, start, show or stop an experiment: the release of a version with its expected duration "
+        "and its costs.",
+    },
     "costs": {
         "costs": "Show the costs of runs by step, run, model version and use case, or estimate those of a training.",
     },
@@ -103,7 +107,7 @@ GROUPS = {
     "project": ("scaffold",),
     "run": ("runs", "history", "projects", "kubeflow", "costs", "notify", "ui", "mcp"),
     "models": ("models", "hub", "optimize"),
-    "release": ("release",),
+    "release": ("release", "experiment"),
     "data": ("definitions", "features", "contract", "events", "repair", "gc", "erase"),
     "cloud": ("cloud", "doctor"),
 }

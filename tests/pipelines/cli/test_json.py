@@ -34,6 +34,7 @@ NO_TABLE = {
     "debug-dump": "writes a file",
     "exporter": "serves metrics",
     "features": "prints lines of a config, with what they gain and cost",
+    "init": "writes files",
     "llm convert": "writes a file",
     "llm quantize": "writes a file",
     "llm suite": "writes files",
@@ -51,6 +52,7 @@ NO_TABLE = {
     "stop": "prints a line",
     "ui": "serves pages, each with its document",
     "submit": "prints lines",
+    "update": "shows what it changes of files",
 }
 NETWORK = ConfiguredNetwork("mlp", {"inputs": 3}, Fit(batch_size=8).model_dump(mode="json"))
 

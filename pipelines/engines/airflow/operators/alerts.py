@@ -13,7 +13,7 @@ from typing import Any
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 
-from pipelines.engines.airflow.operators.reporting import FailedRunError
+from pipelines.engines.airflow.operators.reporting import ReportedFailureError
 
 SLACK, EMAIL = "nightshift_slack", "nightshift_email"
 ERROR_LENGTH = 1500  # characters
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 def report_failure(context: Any) -> None:
     """Report a task that has failed and is not tried again, but not the report's of a run that failed before it."""
-    if isinstance(context.get("exception"), FailedRunError):
+    if isinstance(context.get("exception"), ReportedFailureError):
         return
     task, run = context["ti"], context["dag_run"]
     error = _shorten_error(str(context.get("exception") or "").strip())

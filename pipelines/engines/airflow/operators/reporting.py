@@ -8,7 +8,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from pipelines import ir
 
 
-class FailedRunError(AirflowFailException):
+class ReportedFailureError(AirflowFailException):
     """The report is written, and is one of a run that failed."""
 
 
@@ -16,12 +16,12 @@ def fail_with_steps(context: Any, _: Any) -> None:
     """Fail after the report when another task of the run has: so does the run, and clearing what failed reports anew.
 
     Raises:
-        FailedRunError: naming the tasks.
+        ReportedFailureError: naming the tasks.
     """
     run = context["dag_run"]
     states = context["ti"].get_task_states(dag_id=run.dag_id, run_ids=[run.run_id])[run.run_id]
     if failed := sorted(name for name, state in states.items() if state == "failed"):
-        raise FailedRunError(f"the report is written; what failed is: {', '.join(failed)}")
+        raise ReportedFailureError(f"the report is written; what failed is: {', '.join(failed)}")
 
 
 def report_options(step: ir.PipelineTask) -> dict[str, Any]:
