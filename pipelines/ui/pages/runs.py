@@ -247,7 +247,7 @@ def _offer_retry(progress: RunSteps) -> list[ActionForm]:
 
 def _offer_start(name: str) -> list[ActionForm]:
     pipelines = FormField("pipeline", "Pipeline", options=tuple(_list_pipelines()))
-    date = FormField("date", "Logical date (empty: yesterday)", "date", is_required=False)
+    date = FormField("date", "Logical date, YYYY-MM-DD (default: yesterday)", is_required=False)
     href = make_href("use-cases", name, "run")
     return [ActionForm("Start a run", href, [pipelines, date, REASON])] if href else []
 

@@ -10,9 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
+from nightshift import registry
 from nightshift.contracts.section import Fact, Link, Links, Page, Section, SectionOutcome
 from nightshift.contracts.tables import Partition, Table, partition_uri, write_table
 from nightshift.contracts.verdict import Decision, Measure, Verdict
+from nightshift.registry import approvals, release_record
+from nightshift.registry.release_record import ReleaseRef
 from pipelines import configs
 from pipelines.environments import local
 from pipelines.ui.app import build_app
@@ -117,3 +120,14 @@ def full(workspace: Path) -> Path:
     ended = {"ingestion": {"state": "failed", "seconds": 1.0, "error": "23 % of the rows are rejected"}}
     write_run(workspace, "fraud-scoring-2018-07-31", pipeline="scoring", complete=False, steps=ended)
     return workspace
+
+
+def wait_for_approval(folder: Path, number: int = 3) -> ReleaseRef:
+    """Have a version wait for a person beside the champion."""
+    state = local(folder)
+    ref = ReleaseRef.from_state(state, "fraud")
+    record, version = release_record.read(ref), registry.find(state.registry, "fraud", number)
+    assert record
+    named = release_record.describe(version)
+    approvals.note(ref, number, approvals.describe(named, record.live.sha256, "fraud-1", ["It is better."]))
+    return ref

@@ -9,7 +9,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from nightshift import registry
-from nightshift.registry import approvals, audit_log, release_record
+from nightshift.registry import audit_log, release_record
 from nightshift.registry.release_record import ReleaseRef
 from nightshift_testkit.processes import wait_until
 from pipelines import configs
@@ -18,7 +18,7 @@ from pipelines.ui.access import COOKIE, AccessGate
 from pipelines.ui.actions import ACTIONS, LOGIN
 from pipelines.ui.app import build_app
 from pipelines.workspace import Workspace
-from tests.pipelines.ui.conftest import HERE, VALUES, list_urls, write_run
+from tests.pipelines.ui.conftest import HERE, VALUES, list_urls, wait_for_approval, write_run
 from tests.pipelines.ui.test_ui import Tags
 
 TOKEN = "a token of a test"
@@ -50,17 +50,6 @@ def submit(client: TestClient, page: str, action: str, **fields: str) -> httpx.R
     """Fill in a form of a page and send it, as a browser does."""
     form = read_forms(client, page)[action]
     return client.post(action, data=form | fields, headers={"origin": HERE})
-
-
-def wait_for_approval(folder: Path, number: int = 3) -> ReleaseRef:
-    """Have a version wait for a person beside the champion."""
-    state = local(folder)
-    ref = ReleaseRef.from_state(state, "fraud")
-    record, version = release_record.read(ref), registry.find(state.registry, "fraud", number)
-    assert record
-    named = release_record.describe(version)
-    approvals.note(ref, number, approvals.describe(named, record.live.sha256, "fraud-1", ["It is better."]))
-    return ref
 
 
 def read_champion(ref: ReleaseRef) -> int:

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from nightshift_testkit.browsers import find_barriers, open_browser, serve_pages
-from tests.pipelines.ui.conftest import list_urls, write_run
+from tests.pipelines.ui.conftest import list_urls, wait_for_approval, write_run
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.slow
+TOKEN = "0123456789abcdef"
 PHONE = 360  # pixels
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 # what a tab stops at, in the order of the document
-STOPS = "[...document.querySelectorAll('a[href], button, select, input, summary, [tabindex=\"0\"]')]"
+STOPS = "[...document.querySelectorAll('a[href], button, select, input:not([type=hidden]), summary, [tabindex=\"0\"]')]"
 FOCUSED = f"""() => {{
   const style = getComputedStyle(document.activeElement);
   return [{STOPS}.indexOf(document.activeElement), style.outlineStyle !== "none" && style.outlineWidth !== "0px"];
@@ -31,8 +32,15 @@ def browser() -> "Iterator[Browser]":
 
 @pytest.fixture
 def page(browser: "Browser", full: Path) -> "Iterator[Page]":
-    with serve_pages(full) as url, browser.new_context(base_url=url) as context:
-        yield context.new_page()
+    # of a person who may act: what others see is a part of it
+    wait_for_approval(full)
+    with (
+        serve_pages(full, "--allow", NIGHTSHIFT_UI_TOKEN=TOKEN) as url,
+        browser.new_context(base_url=url) as context,
+    ):
+        page = context.new_page()
+        page.goto(f"/login?token={TOKEN}")
+        yield page
 
 
 def test_no_page_keeps_anybody_out_in_light_or_dark(page: "Page") -> None:
