@@ -75,4 +75,4 @@ class ErasureDecision(Artifact):
     erased_at: datetime = Field(description="when, UTC")
     stores: list[ErasedStore]
     kept: list[KeptData]
-    proof: AbsenceProof | None = Field(description="null of a dry run")
+    proof: AbsenceProof | None = Field(description="null of a dry run, and until the search has ended")

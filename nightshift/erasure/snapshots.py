@@ -21,8 +21,8 @@ Mask = npt.NDArray[np.bool_]
 
 
 def count(data: bytes, manifest: Snapshot, subject: DataSubject) -> int:
-    """Return how many of a snapshot's events are an entity's, its example among them."""
-    return int(_find_events(read(data, manifest), manifest, subject).sum()) + _is_example(manifest, subject)
+    """Return how many of a snapshot's events are an entity's."""
+    return int(_find_events(read(data, manifest), manifest, subject).sum())
 
 
 def read(data: bytes, manifest: Snapshot) -> Arrays:
@@ -39,7 +39,7 @@ def erase(uri: str, data: bytes, manifest: Snapshot, subject: DataSubject) -> No
     index: Arrays = {name: arrays[name][~own] for name in ("events", "events_check") if name in arrays}
     rows = {f"event_rows_{number}": _renumber(arrays[f"event_rows_{number}"], own) for number in range(len(groups))}
     left = {group.name: len(kept[name_arrays(number)]) for number, group in enumerate(groups)}
-    example = None if _is_example(manifest, subject) else manifest.example
+    example = None if is_example(manifest, subject) else manifest.example
     described = {"rows": manifest.rows - int(own.sum()), "entities": left, "example": example}
     snapshot.write(uri, {**kept, **index, **rows}, manifest.model_copy(update=described))
 
@@ -73,7 +73,8 @@ def _type_id(value: str, role: str, manifest: Snapshot) -> Id:
     return value if number is None else number
 
 
-def _is_example(manifest: Snapshot, subject: DataSubject) -> bool:
+def is_example(manifest: Snapshot, subject: DataSubject) -> bool:
+    """Return whether the example of a snapshot is an entity's."""
     event: Mapping[str, object] = manifest.example.event if manifest.example else {}
     return values.canonical(event.get(subject.column)) == subject.value
 

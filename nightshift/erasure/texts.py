@@ -12,12 +12,12 @@ from urllib.parse import quote
 from nightshift.data import values
 from nightshift.erasure.subject import DataSubject, is_distinctive
 
-ERASED = "[erased]"
+ERASED, ABSENT = "[erased]", "null"
 BEFORE = r"(?:(?<!\w)(?<!\w[-.@])|(?<=\\[nrt]))"  # an id begins here: not within a longer one
 AFTER = r"(?!\w|[-.@]\w)"
 WORD = re.compile(r"[^\s\"'<>,;=()\[\]{}\\]+")
-QUOTE = r"(?:\"|'|&quot;|&#34;|&#39;)"
-VALUE = rf"(?:{QUOTE}(?P<quoted>.*?)(?<!\\){QUOTE}|(?P<bare>[^\s\"'&,;<>}}\])]+))"
+QUOTE = r"(?:\\?[\"']|&quot;|&#34;|&#39;)"  # JSON may lie within a string of JSON
+VALUE = rf"(?:(?P<quote>{QUOTE})(?P<quoted>.*?)(?<!\\)(?P=quote)|(?P<bare>[^\s\"'&,;<>}}\])]+))"
 
 Span = tuple[int, int]
 
@@ -30,8 +30,7 @@ def count(text: str, subject: DataSubject) -> int:
 def redact(text: str, subject: DataSubject) -> str:
     """Return a text in which an entity's ids and those of its events are replaced; JSON stays JSON."""
     for start, end in sorted(_find(text, subject), reverse=True):
-        is_number = re.search(r"\":\s*$", text[:start][-20:])
-        text = text[:start] + (f'"{ERASED}"' if is_number else ERASED) + text[end:]
+        text = text[:start] + (ABSENT if _is_json_number(text, start, end) else ERASED) + text[end:]
     return text
 
 
@@ -43,9 +42,14 @@ def spell(value: str) -> tuple[str, ...]:
     return tuple(sorted({encode(form) for form in forms for encode in encoders}, key=lambda text: (-len(text), text)))
 
 
+def _is_json_number(text: str, start: int, end: int) -> bool:
+    """Return whether a word may be a number of JSON, in whose place quotes might break a string around it."""
+    return bool(re.fullmatch(r"-?[0-9.]+", text[start:end]) and re.search(r"[:\[,]\s*$", text[:start][-20:]))
+
+
 def _find(text: str, subject: DataSubject) -> set[Span]:
-    spans = {*_find_named(text, subject.entity_names, {subject.value})}
-    spans |= {*_find_named(text, subject.event_names, subject.events)}
+    spans = {*_find_named(text, subject.column, {subject.value})}
+    spans |= {*_find_named(text, subject.event_column, subject.events)}
     words = [subject.value, *_list_events(text, subject)]
     spans |= {span for word in words if is_distinctive(word) for span in _find_word(text, word)}
     # of overlapping ones the widest
@@ -68,10 +72,9 @@ def _find_word(text: str, word: str) -> Iterator[Span]:
             yield from (match.span() for match in re.finditer(f"{BEFORE}{re.escape(spelling)}{AFTER}", text))
 
 
-def _find_named(text: str, names: tuple[str, ...], ids: "set[str] | frozenset[str]") -> Iterator[Span]:
+def _find_named(text: str, column: str, ids: "set[str] | frozenset[str]") -> Iterator[Span]:
     """Yield the values after a column's name that are one of some ids."""
-    known = "|".join(map(re.escape, names))
-    for match in re.finditer(rf"(?<!\w)(?:{known}){QUOTE}?\s*[:=]\s*{VALUE}", text):
+    for match in re.finditer(rf"(?<!\w){re.escape(column)}{QUOTE}?\s*[:=]\s*{VALUE}", text):
         group = "bare" if match["quoted"] is None else "quoted"
         if _read(match[group]) in ids:
             yield match.span(group)

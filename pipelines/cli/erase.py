@@ -35,6 +35,7 @@ def add(commands: options.Commands) -> None:
     command.add_argument("--reason", help="why, for the record; needed unless --dry-run is given")
     command.add_argument("--dry-run", action="store_true", help="only list files and bytes by store")
     command.add_argument("--lake", help="URI of the lake (default: the workspace's)")
+    command.add_argument("--redis-file", help="file with the URL of the Redis that servers share their online state in")
     options.add_json(command, "erasure_decision")
     command.set_defaults(command=erase)
 
@@ -43,11 +44,18 @@ def erase(args: argparse.Namespace) -> int:
     """Erase a person or another entity from every store of a use case, and prove its absence by a search."""
     from dataclasses import replace
 
+    from nightshift.http.bearer import read_secret
+    from nightshift.serving.options import REDIS_URL
     from pipelines.erasure import carrying_out
+    from pipelines.erasure.request import ErasureRequest
 
     config, state = parse(configs.load(args.config or configs.DEFAULT)), options.state(args)
-    request = carrying_out.ErasureRequest(
-        replace(state, lake=args.lake or state.lake), config, _read_subject(args, config), args.reason or ""
+    request = ErasureRequest(
+        replace(state, lake=args.lake or state.lake),
+        config,
+        _read_subject(args, config),
+        args.reason or "",
+        read_secret("redis-file", args.redis_file, REDIS_URL) if args.redis_file else None,
     )
     if not args.dry_run:
         _check_reason(request.reason, request.subject)

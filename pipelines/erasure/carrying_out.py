@@ -1,18 +1,12 @@
-"""Carries out an erasure, in an order that makes a second attempt do what a killed one has left.
-
-What identifies an entity's events, the days of events, goes last. Whatever replaces a file has a name that follows from
-the old one and the decision, so a second attempt writes the same files again.
-"""
+"""Plans an erasure, or carries it out: the list's entry, the stores, the proof and the record."""
 
 import secrets
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from components.ingestion import erased
 from nightshift import registry, storage
-from nightshift.config import Config
 from nightshift.contracts.erasure import (
     AbsenceProof,
     ErasedEntity,
@@ -20,66 +14,32 @@ from nightshift.contracts.erasure import (
     ErasureDecision,
     ErasureList,
 )
-from nightshift.contracts.online import SUFFIX, Snapshot
-from nightshift.contracts.state import State
-from nightshift.contracts.tables import Manifest, Partition, find_partition
-from nightshift.erasure import formats, listing, snapshots
+from nightshift.erasure import listing
 from nightshift.erasure.subject import DataSubject
 from nightshift.runtime.errors import UserError
 from pipelines.engines.local import runs
-from pipelines.erasure import search, stores
+from pipelines.erasure import online, replacing, search, stores
 from pipelines.erasure.kept import list_kept
+from pipelines.erasure.online import ErasableState
+from pipelines.erasure.replacing import Erasure
+from pipelines.erasure.request import ErasureRequest
 from pipelines.erasure.search import SubjectFile
-from pipelines.erasure.stores import DERIVED, EVENTS, QUARANTINE, RECORDS, SCRATCH
-from pipelines.gc import retention, sweep
+from pipelines.erasure.stores import EVENTS, RECORDS
 
 
 @dataclass(frozen=True)
-class ErasureRequest:
-    """What is asked for.
+class SubjectData:
+    """Where an entity is.
 
     Attributes:
-        state: where things lie; runs are a folder.
-        config: the use case.
-        subject: the entity.
-        reason: why.
+        subject: the entity, with the ids of its events.
+        files: that name it.
+        stores: all of it in sum.
     """
 
-    state: State
-    config: Config
     subject: DataSubject
-    reason: str
-
-
-@dataclass
-class Erasure:
-    """An erasure under way.
-
-    Attributes:
-        request: what is asked for.
-        entry: the list's, which names the decision.
-        findings: files that name the entity.
-        moved: name of a partition, as `retention.find_partition` says it -> what replaces it.
-        outdated: files that something replaces, to be removed in this order.
-        renamed: tombstones of days of events, see `ErasureList.renamed`.
-    """
-
-    request: ErasureRequest
-    entry: ErasedEntity
-    findings: list[SubjectFile]
-    moved: dict[str, Partition] = field(default_factory=dict)
-    outdated: list[str] = field(default_factory=list)
-    renamed: dict[str, str] = field(default_factory=dict)
-
-    def list_uris(self, *tables: str) -> list[str]:
-        """Return the files of some tables that name the entity."""
-        return [finding.file.uri for finding in self.findings if finding.file.store in tables]
-
-    def rename(self, uri: str, purpose: str = "") -> str:
-        """Return where what replaces a partition lies: its name is a hash of the old one and the decision."""
-        folder, _, name = uri.rpartition("/")
-        key = storage.fingerprint([name, self.entry.decision, purpose])[: listing.KEY]
-        return storage.join(folder, f"{key}.parquet")
+    files: list[SubjectFile]
+    stores: list[ErasedStore]
 
 
 def plan(request: ErasureRequest) -> ErasureDecision:
@@ -87,13 +47,13 @@ def plan(request: ErasureRequest) -> ErasureDecision:
 
     Raises:
         UserError: when the entity is nowhere.
+        UnavailableError: when a store does not answer.
     """
-    files = list(stores.list_files(request.state, request.config.name))
-    request = replace(request, subject=search.identify(files, request.subject))
-    findings = list(search.find(files, request.subject))
-    if not findings:
+    with online.open_states(request.state, request.config.name, request.redis_url, alone=False) as states:
+        data = _look(request, states)
+    if not data.stores:
         raise _nowhere(request)
-    return _describe(request, findings, None, None)
+    return _describe(request, data, None)
 
 
 def carry_out(request: ErasureRequest) -> ErasureDecision:
@@ -106,19 +66,32 @@ def carry_out(request: ErasureRequest) -> ErasureDecision:
         UnavailableError: when a store does not answer; calling it again resumes.
     """
     state, name = request.state, request.config.name
-    with runs.none_under_way(Path(state.runs), name), registry.lock(state.registry):
-        files = list(stores.list_files(state, name))
-        request = replace(request, subject=search.identify(files, request.subject))
-        findings = list(search.find(files, request.subject))
-        entry = _begin(request, bool(findings))
-        erasure = Erasure(request, entry, findings)
-        _erase(erasure)
-        proof = _prove(erasure)
-        decision = _describe(request, findings, entry, proof)
-        decision.write(storage.join(state.audit, RECORDS, f"{entry.decision}.json"))
+    with (
+        runs.none_under_way(Path(state.runs), name),
+        registry.lock(state.registry),
+        online.open_states(state, name, request.redis_url, alone=True) as states,
+    ):
+        data = _look(request, states)
+        entry = _begin(request, bool(data.stores))
+        request = replace(request, subject=data.subject)
+        uri = storage.join(state.audit, RECORDS, f"{entry.decision}.json")
+        if not storage.exists(uri):  # of an attempt that was killed, which has found more
+            _describe(request, data, entry).write(uri)
+        replacing.erase(Erasure(request, entry, data.files, states))
+        proof = _prove(request, states)
+        decision = ErasureDecision.read(uri).model_copy(update={"proof": proof})
+        decision.write(uri)
         if not proof.hits:
             listing.change(state.lake, name, lambda erasures: _complete(erasures, entry))
     return decision
+
+
+def _look(request: ErasureRequest, states: list[ErasableState]) -> SubjectData:
+    """Find an entity in files and online states."""
+    files = list(stores.list_files(request.state, request.config.name))
+    subject = online.identify(states, search.identify(files, request.subject))
+    named = list(search.find(files, subject))
+    return SubjectData(subject, named, [*_sum_up(named), *online.describe(states, subject)])
 
 
 def _begin(request: ErasureRequest, is_there: bool) -> ErasedEntity:
@@ -164,104 +137,11 @@ def _nowhere(request: ErasureRequest) -> UserError:
     )
 
 
-def _erase(erasure: Erasure) -> None:
-    """Write what replaces a file, then remove it; the days of events last."""
-    state, name = erasure.request.state, erasure.request.config.name
-    for uri in erasure.list_uris(*DERIVED):
-        if uri.endswith(".parquet"):
-            _replace_derived(erasure, uri)
-    for uri in dict.fromkeys(map(_events_uri, erasure.list_uris(EVENTS, QUARANTINE))):
-        _replace_day(erasure, uri)
-    renamed = erasure.renamed
-    listing.change(state.lake, name, lambda known: known.model_copy(update={"renamed": known.renamed | renamed}))
-    _rename_in_manifests(erasure)
-    for finding in erasure.findings:
-        _change_in_place(erasure, finding)
-    for uri in erasure.outdated:
-        storage.remove(uri)
-
-
-def _events_uri(uri: str) -> str:
-    """Return the Parquet file of the day of events to which a file belongs."""
-    return uri.replace("/quarantine/", "/events/").removesuffix(".json").removesuffix(".npy")
-
-
-def _replace_derived(erasure: Erasure, uri: str) -> None:
-    """Write a day of features or scores anew; a run makes it from other events, and looks elsewhere."""
-    partition = find_partition(uri)
-    if partition:
-        data = formats.PARQUET.without(storage.read_bytes(uri), erasure.request.subject)
-        rows = partition.rows - formats.PARQUET.count(storage.read_bytes(uri), erasure.request.subject)
-        new = replace(partition, uri=erasure.rename(uri), rows=rows, sha256=storage.sha256(data))
-        storage.write_bytes(new.uri, data)
-        storage.write_json(f"{new.uri}.json", asdict(new))
-        _note(erasure, uri, new)
-    erasure.outdated[:0] = [f"{uri}.json", uri]
-
-
-def _replace_day(erasure: Erasure, uri: str) -> None:
-    """Write a day of events anew, and say where runs find it; what is no whole day only goes."""
-    partition = find_partition(uri)
-    if partition:
-        request = erasure.request
-        new = erased.rewrite(erased.LakeDay.read(partition), erasure.rename(uri), request.subject, request.config)
-        again = new.partition.uri if new.is_whole else erasure.rename(uri, "from the source")
-        erasure.renamed[_tombstone(uri)] = _tombstone(again).partition("/")[2]
-        _note(erasure, uri, new.partition)
-    quarantine = uri.replace("/events/", "/quarantine/")
-    erasure.outdated += [f"{uri}.json", f"{uri}.npy", quarantine, uri]
-
-
-def _tombstone(uri: str) -> str:
-    day, name = uri.rsplit("/", 2)[1:]
-    return f"{day.removeprefix('date=')}/{name.removesuffix('.parquet')}"
-
-
-def _note(erasure: Erasure, uri: str, new: Partition) -> None:
-    name = retention.find_partition(uri)
-    assert name, "a partition of a table"
-    erasure.moved[name] = new
-
-
-def _rename_in_manifests(erasure: Erasure) -> None:
-    """Have the tables of runs name what replaces their days, so that they can still be read."""
-    for folder in stores.list_runs(erasure.request.state.runs, erasure.request.config.name):
-        for path, manifest in sweep.list_manifests(folder):
-            names = [retention.find_partition(part["uri"]) for part in manifest["partitions"]]
-            if not erasure.moved.keys().isdisjoint(names):
-                table = Manifest.read(str(path))
-                parts = [
-                    erasure.moved.get(name or "", part) for name, part in zip(names, table.partitions, strict=True)
-                ]
-                table.model_copy(update={"partitions": [*_like(table, parts)]}).write(str(path))
-
-
-def _like(table: Manifest, parts: Iterable[Partition]) -> Iterator[Partition]:
-    """Yield partitions with as many details as their table's manifest has of them."""
-    for part, before in zip(parts, table.partitions, strict=True):
-        yield part if before.details else replace(part, details={})
-
-
-def _change_in_place(erasure: Erasure, finding: SubjectFile) -> None:
-    """Change a file that has no hash in its name, or whose readers know it by its name."""
-    uri, subject = finding.file.uri, erasure.request.subject
-    if finding.file.store in (EVENTS, QUARANTINE) or (finding.file.store in DERIVED and uri.endswith(".parquet")):
-        return
-    if finding.file.store == SCRATCH:
-        storage.remove(uri)
-    elif uri.endswith(SUFFIX):
-        snapshots.erase(uri, storage.read_bytes(uri), Snapshot.read(f"{uri}.json"), subject)
-    elif not (uri.endswith(f"{SUFFIX}.json") or search.is_packaged(uri)):
-        data = formats.find(uri).without(storage.read_bytes(uri), subject)
-        if data is not None:
-            storage.write_bytes(uri, data)
-
-
-def _prove(erasure: Erasure) -> AbsenceProof:
-    """Search every file for the entity."""
-    request = erasure.request
+def _prove(request: ErasureRequest, states: list[ErasableState]) -> AbsenceProof:
+    """Search every file and online state for the entity."""
     files = list(stores.list_files(request.state, request.config.name))
     hits = {finding.file.uri: finding.hits for finding in search.find(files, request.subject)}
+    hits |= {store.store: store.rows for store in online.describe(states, request.subject)}
     return AbsenceProof(files=len(files), size_bytes=sum(file.size for file in files), hits=hits)
 
 
@@ -271,10 +151,8 @@ def _complete(erasures: ErasureList, entry: ErasedEntity) -> ErasureList:
     return erasures.model_copy(update={"erased": entities})
 
 
-def _describe(
-    request: ErasureRequest, findings: list[SubjectFile], entry: ErasedEntity | None, proof: AbsenceProof | None
-) -> ErasureDecision:
-    """Return the record, which names nobody."""
+def _describe(request: ErasureRequest, data: SubjectData, entry: ErasedEntity | None) -> ErasureDecision:
+    """Return the record as it is before the proof; it names nobody."""
     return ErasureDecision(
         decision=entry and entry.decision,
         use_case=request.config.name,
@@ -283,9 +161,9 @@ def _describe(
         by=registry.user(),
         reason=request.reason,
         erased_at=entry.erased_at if entry else datetime.now(UTC),
-        stores=[*_sum_up(findings)],
-        kept=list_kept(request.state, request.config, _list_days(findings)),
-        proof=proof,
+        stores=data.stores,
+        kept=list_kept(request.state, request.config, _list_days(data.files)),
+        proof=None,
     )
 
 

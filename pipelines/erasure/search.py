@@ -13,7 +13,7 @@ from nightshift.erasure import formats, snapshots, tables
 from nightshift.erasure.subject import DataSubject
 from pipelines.erasure.stores import DERIVED, EVENTS, QUARANTINE, SCRATCH, StoredFile
 
-KEYS = ".parquet.npy"
+KEYS, MANIFEST_SUFFIX = ".parquet.npy", f"{SUFFIX}.json"
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,9 @@ class SubjectFile:
         """What has to be done to it."""
         if self.file.store == SCRATCH:
             return ErasureAction.REMOVED
-        is_text = formats.find(self.file.uri) is not formats.PARQUET and not self.file.uri.endswith((SUFFIX, KEYS))
-        return ErasureAction.REDACTED if is_text else ErasureAction.REWRITTEN
+        is_table = formats.find(self.file.uri) is formats.PARQUET
+        is_keyed = self.file.uri.endswith((SUFFIX, MANIFEST_SUFFIX, KEYS))
+        return ErasureAction.REWRITTEN if is_table or is_keyed else ErasureAction.REDACTED
 
 
 def identify(files: Iterable[StoredFile], subject: DataSubject) -> DataSubject:
@@ -55,6 +56,8 @@ def find(files: Iterable[StoredFile], subject: DataSubject) -> Iterator[SubjectF
 
 def count(file: StoredFile, subject: DataSubject) -> int:
     """Return how often a file names an entity."""
+    if file.uri.endswith(MANIFEST_SUFFIX):
+        return int(snapshots.is_example(Snapshot.read(file.uri), subject))
     data = storage.read_bytes(file.uri)
     if file.uri.endswith(KEYS):
         return erased.count_keys(data, subject)

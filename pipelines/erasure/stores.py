@@ -1,5 +1,6 @@
 """The stores of a use case, and their files."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from pipelines import records
 
 RECORDS = "erasures"  # folder of the decisions below the audit root
 LOCKS = (".lock", ".gate")
+ONLINE_LOG = re.compile(r"/state/[0-9]+\.log$")  # of an online state, which `online.py` opens
 EVENTS, QUARANTINE, ONLINE, SCRATCH = "events", "quarantine", "online", "scratch"
 DERIVED = ("features", "scores")
 
@@ -26,7 +28,7 @@ class StoredFile:
 
 
 def list_files(state: State, use_case: str) -> Iterator[StoredFile]:
-    """Yield every file that may hold rows or words of a use case, locks excepted."""
+    """Yield every file that may hold rows or words of a use case, locks and logs of online states excepted."""
     lake = storage.join(state.lake, use_case)
     yield from (StoredFile(_find_table(lake, file.uri), file.uri, file.size) for file in _walk(lake, (listing.FILE,)))
     yield from _list("checkpoints", storage.join(state.checkpoints, use_case))
@@ -59,7 +61,8 @@ def _list(store: str, folder: str) -> Iterator[StoredFile]:
 
 def _walk(folder: str, skipped: tuple[str, ...] = ()) -> Iterator[storage.FileEntry]:
     for file in storage.walk(folder):
-        if not file.uri.endswith((*LOCKS, "/lock", *(f"/{name}" for name in skipped))):
+        names = (*LOCKS, "/lock", *(f"/{name}" for name in skipped))
+        if not file.uri.endswith(names) and not ONLINE_LOG.search(file.uri):
             yield file
 
 

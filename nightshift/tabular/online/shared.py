@@ -66,8 +66,7 @@ class Shared:
 
     def __init__(self, read_url: Callable[[], str], use_case: str, base: Base, clock: Clock = NOW) -> None:
         self._read_url = read_url
-        # braces: in a cluster all keys of a use case have to lie on one node
-        self._prefix = f"{{nightshift:{use_case}}}:"
+        self._prefix = name_prefix(use_case)
         self._clock = clock
         self._over = _Over(base, clock)
         self._failure: str | None = None  # the last call's failure
@@ -113,7 +112,7 @@ class Shared:
         return f"Redis: maxmemory-policy is {policy!r}, which forgets events; allowed: {KEEPS_ALL!r}; set it there"
 
     def _connect(self, url: str) -> None:
-        self._redis, self._url = _connect(url), url
+        self._redis, self._url = connect(url), url
         self._label = self._redis.register_script(LABEL)
 
     def _reconnect(self) -> None:
@@ -202,7 +201,7 @@ class Shared:
     @contextmanager
     def _reporting(self) -> Iterator[None]:
         try:
-            with _answering():
+            with answering():
                 yield
         except UnavailableError as error:
             self._failure = str(error)
@@ -401,7 +400,18 @@ def _flatten_requests(requests: Iterable[Sequence[Arguments]]) -> Iterator[Argum
         yield from request
 
 
-def _connect(url: str) -> "Redis":
+def name_prefix(use_case: str) -> str:
+    """Return what the keys of a use case begin with."""
+    # braces: in a cluster all keys of a use case have to lie on one node
+    return f"{{nightshift:{use_case}}}:"
+
+
+def connect(url: str) -> "Redis":
+    """Return a client of a Redis, which connects with its first command.
+
+    Raises:
+        UserError: when redis-py is missing, or the URL is none.
+    """
     try:
         from redis import Redis
     except ImportError:
@@ -415,7 +425,7 @@ def _connect(url: str) -> "Redis":
 
 
 @contextmanager
-def _answering() -> Iterator[None]:
+def answering() -> Iterator[None]:
     """Say what an error of Redis means; its URL may hold a password, so it is not named."""
     from redis import AuthenticationError, RedisError
     from redis.exceptions import NoPermissionError

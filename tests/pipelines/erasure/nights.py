@@ -7,6 +7,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from components.features.__main__ import body as build_features
@@ -24,7 +25,8 @@ from nightshift.registry import release_record
 from nightshift.registry.release_record import ReleaseRef
 from nightshift.runtime.context import StepContext
 from pipelines.environments import local
-from pipelines.erasure.carrying_out import ErasureRequest, carry_out
+from pipelines.erasure.carrying_out import carry_out
+from pipelines.erasure.request import ErasureRequest
 from tests.components import samples
 from tests.components.states import state
 
@@ -39,6 +41,8 @@ CONFIG: dict[str, Any] = samples.CONFIG | {
         "label": "fraud",
     },
     "quarantine": {"max_share": 0.5, "max_label_share": 0.5},
+    "protocol": {"train_days": 1, "test_days": 1},
+    "drift": {"window_days": 1},
     "features": [
         {"preset": "payments", "windows": ["1d"]},
         {"entity": ["customer", "terminal"], "functions": ["count"], "windows": ["6h"]},
@@ -48,7 +52,7 @@ EVENTS = [*splits.plan(parse(CONFIG), DATE).events]
 
 
 def rows(clients: list[Any], per_day: int = 12, ids: str = "pay-{}-x") -> pd.DataFrame:
-    """Events of every day; customers and shops take turns, and every seventh row is a bad one."""
+    """Events of every day; customers by chance, shops in turns; every seventh row is a bad one."""
     count = len(EVENTS) * per_day
     order = pd.Series(range(count))
     days = pd.Series([day for day in EVENTS for _ in range(per_day)])
@@ -57,7 +61,9 @@ def rows(clients: list[Any], per_day: int = 12, ids: str = "pay-{}-x") -> pd.Dat
         {
             "payment": [ids.format(1_000 + number) if ids else 1_000 + number for number in order],
             "at": times,
-            "client": pd.Series([clients[number * 5 % len(clients)] for number in order], dtype=object),
+            "client": pd.Series(
+                [clients[pick] for pick in np.random.default_rng(0).integers(0, len(clients), count)], dtype=object
+            ),
             "shop": order * 7 % 3,
             "price": (order * 37 % 100 + 1).astype(float),
             "fraud": (order % 8 == 0).astype(int),
@@ -115,7 +121,17 @@ class Nights:
 
     def answer(self, frame: pd.DataFrame) -> None:
         """Write a prediction log of some raw events."""
-        log = pd.DataFrame({"event_id": frame["payment"].astype("string"), "score": 0.5, "version": 1})
+        log = pd.DataFrame(
+            {
+                "scored_at": pd.to_datetime(frame["at"], utc=True),
+                "request_id": "r",
+                "version": 1,
+                "score": np.float32(0.5),
+                "event_id": frame["payment"].astype("string"),
+                "event_time": pd.to_datetime(frame["at"], utc=True),
+                "flagged": False,
+            }
+        )
         uri = storage.join(self.state.lake, "tiny", "predictions", f"date={DATE + timedelta(days=1)}", "1-2.parquet")
         storage.write_frame(uri, log)
 
@@ -131,6 +147,11 @@ class Nights:
     def erase(self, client: Any) -> ErasureDecision:
         """Erase a customer."""
         return carry_out(self.request(client))
+
+
+def identities(made: Mapping[str, tables.Table]) -> dict[str, list[tuple[str, str]]]:
+    """Return day and hash of every partition, by table."""
+    return {name: [(part.date, part.sha256) for part in table.partitions] for name, table in made.items()}
 
 
 def without(frame: pd.DataFrame, client: Any) -> pd.DataFrame:

@@ -1,0 +1,147 @@
+"""Replaces an entity's files, in an order that makes a second attempt do what a killed one has left.
+
+What identifies an entity's events, the days of events, goes last. Whatever replaces a file has a name that follows from
+the old one and the decision, so a second attempt writes the same files again.
+"""
+
+from dataclasses import asdict, dataclass, field, replace
+
+from components.ingestion import erased
+from nightshift import storage
+from nightshift.contracts.erasure import ErasedEntity
+from nightshift.contracts.online import SUFFIX, Snapshot
+from nightshift.contracts.tables import Manifest, Partition, find_partition
+from nightshift.erasure import formats, listing, snapshots
+from pipelines.erasure import search, stores
+from pipelines.erasure.online import ErasableState
+from pipelines.erasure.request import ErasureRequest
+from pipelines.erasure.search import SubjectFile
+from pipelines.erasure.stores import DERIVED, EVENTS, ONLINE, QUARANTINE, SCRATCH
+from pipelines.gc import retention, sweep
+
+
+@dataclass
+class Erasure:
+    """An erasure under way.
+
+    Attributes:
+        request: what is asked for.
+        entry: the list's, which names the decision.
+        findings: files that name the entity.
+        states: online states.
+        moved: name of a partition, as `retention.find_partition` says it -> what replaces it.
+        outdated: files that something replaces, to be removed in this order.
+        renamed: tombstones of days of events, see `ErasureList.renamed`.
+    """
+
+    request: ErasureRequest
+    entry: ErasedEntity
+    findings: list[SubjectFile]
+    states: list[ErasableState]
+    moved: dict[str, Partition] = field(default_factory=dict)
+    outdated: list[str] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)
+
+    def list_uris(self, *tables: str) -> list[str]:
+        """Return the files of some tables that name the entity."""
+        return [finding.file.uri for finding in self.findings if finding.file.store in tables]
+
+    def rename(self, uri: str, purpose: str = "") -> str:
+        """Return where what replaces a partition lies: its name is a hash of the old one and the decision."""
+        folder, _, name = uri.rpartition("/")
+        key = storage.fingerprint([name, self.entry.decision, purpose])[: listing.KEY]
+        return storage.join(folder, f"{key}.parquet")
+
+
+def erase(erasure: Erasure) -> None:
+    """Write what replaces a file, then remove it; what identifies the entity's events goes last."""
+    state, name = erasure.request.state, erasure.request.config.name
+    for uri in erasure.list_uris(*DERIVED):
+        if uri.endswith(".parquet"):
+            _replace_derived(erasure, uri)
+    for uri in dict.fromkeys(map(_events_uri, erasure.list_uris(EVENTS, QUARANTINE))):
+        _replace_day(erasure, uri)
+    renamed = erasure.renamed
+    listing.change(state.lake, name, lambda known: known.model_copy(update={"renamed": known.renamed | renamed}))
+    _rename_in_manifests(erasure)
+    for finding in erasure.findings:
+        _change_in_place(erasure, finding)
+    for one in erasure.states:
+        one.erase(erasure.request.subject)
+    for uri in erasure.outdated:
+        storage.remove(uri)
+
+
+def _events_uri(uri: str) -> str:
+    """Return the Parquet file of the day of events to which a file belongs."""
+    return uri.replace("/quarantine/", "/events/").removesuffix(".json").removesuffix(".npy")
+
+
+def _replace_derived(erasure: Erasure, uri: str) -> None:
+    """Write a day of features or scores anew; a run makes it from other events, and looks elsewhere."""
+    partition = find_partition(uri)
+    if partition:
+        data = formats.PARQUET.without(storage.read_bytes(uri), erasure.request.subject)
+        rows = partition.rows - formats.PARQUET.count(storage.read_bytes(uri), erasure.request.subject)
+        new = replace(partition, uri=erasure.rename(uri), rows=rows, sha256=storage.sha256(data))
+        storage.write_bytes(new.uri, data)
+        storage.write_json(f"{new.uri}.json", asdict(new))
+        _note(erasure, uri, new)
+    erasure.outdated[:0] = [f"{uri}.json", uri]
+
+
+def _replace_day(erasure: Erasure, uri: str) -> None:
+    """Write a day of events anew, and say where runs find it; what is no whole day only goes."""
+    partition = find_partition(uri)
+    if partition:
+        request = erasure.request
+        new = erased.rewrite(erased.LakeDay.read(partition), erasure.rename(uri), request.subject, request.config)
+        again = new.partition.uri if new.is_whole else erasure.rename(uri, "from the source")
+        erasure.renamed[_tombstone(uri)] = _tombstone(again).partition("/")[2]
+        _note(erasure, uri, new.partition)
+    quarantine = uri.replace("/events/", "/quarantine/")
+    erasure.outdated += [f"{uri}.json", f"{uri}.npy", quarantine, uri]
+
+
+def _tombstone(uri: str) -> str:
+    day, name = uri.rsplit("/", 2)[1:]
+    return f"{day.removeprefix('date=')}/{name.removesuffix('.parquet')}"
+
+
+def _note(erasure: Erasure, uri: str, new: Partition) -> None:
+    name = retention.find_partition(uri)
+    assert name, "a partition of a table"
+    erasure.moved[name] = new
+
+
+def _rename_in_manifests(erasure: Erasure) -> None:
+    """Have the tables of runs name what replaces their days, so that they can still be read."""
+    for folder in stores.list_runs(erasure.request.state.runs, erasure.request.config.name):
+        for path, manifest in sweep.list_manifests(folder):
+            names = [retention.find_partition(part["uri"]) or "" for part in manifest["partitions"]]
+            if not erasure.moved.keys().isdisjoint(names):
+                table = Manifest.read(str(path))
+                pairs = zip(names, table.partitions, strict=True)
+                parts = [_like(part, erasure.moved.get(name, part)) for name, part in pairs]
+                table.model_copy(update={"partitions": parts}).write(str(path))
+
+
+def _like(before: Partition, after: Partition) -> Partition:
+    """Return a partition with as many details as a manifest has of it."""
+    return after if before.details else replace(after, details={})
+
+
+def _change_in_place(erasure: Erasure, finding: SubjectFile) -> None:
+    """Change a file that has no hash in its name, or whose readers know it by its name."""
+    uri, subject = finding.file.uri, erasure.request.subject
+    if finding.file.store in (EVENTS, QUARANTINE) or (finding.file.store in DERIVED and uri.endswith(".parquet")):
+        return
+    if finding.file.store == SCRATCH:
+        storage.remove(uri)
+    elif uri.endswith((SUFFIX, search.MANIFEST_SUFFIX)) and finding.file.store == ONLINE:
+        uri = uri.removesuffix(".json")
+        snapshots.erase(uri, storage.read_bytes(uri), Snapshot.read(f"{uri}.json"), subject)
+    elif not search.is_packaged(uri):
+        data = formats.find(uri).without(storage.read_bytes(uri), subject)
+        if data is not None:
+            storage.write_bytes(uri, data)
