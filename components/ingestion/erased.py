@@ -118,9 +118,10 @@ class LakeDay:
     def read(cls, partition: Partition) -> "LakeDay":
         """Read a day from the lake."""
         # the lake may have been moved since
-        has_quarantine = partition.details["quarantine_uri"] is not None
-        quarantine = storage.read_bytes(_beside(partition.uri)) if has_quarantine else None
-        return cls(partition, storage.read_bytes(partition.uri), quarantine)
+        uri = _beside(partition.uri)
+        # its retention may have ended sooner
+        has_quarantine = partition.details["quarantine_uri"] is not None and storage.exists(uri)
+        return cls(partition, storage.read_bytes(partition.uri), storage.read_bytes(uri) if has_quarantine else None)
 
 
 def _beside(uri: str) -> str:
@@ -179,10 +180,12 @@ class CountedRows:
 def _count(
     good: "pd.DataFrame", bad: "pd.DataFrame | None", config: Config, before: Mapping[str, Any]
 ) -> CountedRows | None:
-    """Return what is left of the counts; None of a partition that was made by another config."""
+    """Return what is left of the counts; None of a partition that was made by another config, or has lost rows."""
     from components.ingestion import core
 
     names = config.columns.names
+    if bad is None and before["quarantined"]:  # its retention has ended: what is known of it stays
+        return None
     if {*good} != {column.role for column in config.columns.read} or (bad is not None and not {*names} <= {*bad}):
         return None
     split = core.rejoin(good, bad, config, before["id_types"])

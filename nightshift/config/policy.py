@@ -106,6 +106,25 @@ class Retention(ConfigSection):
         30, description="since a day of a table was written, once no run names it, or what a step has left unfinished"
     )
     versions_days: DaysKept = Field(180, description="since a model version was registered")
+    events_days: DaysKept | None = Field(
+        None,
+        description="after a day of events, with its quarantined rows; null: as long as a run names it. What a live "
+        "version was made from, or the newest run has read, stays longer",
+    )
+    quarantine_days: DaysKept | None = Field(None, description="the same of quarantined rows alone")
+    features_days: DaysKept | None = Field(
+        None, description="the same of features, and of snapshots of the online state"
+    )
+    scores_days: DaysKept | None = Field(None, description="the same of scores")
+    predictions_days: DaysKept | None = Field(
+        None, description="after a day of the prediction log; null: partitions_days after it was written"
+    )
+
+    def find_days(self, table: str) -> int | None:
+        """Return how many days after its date a day of a table is kept, None where no limit is given."""
+        field = "features" if table == "online" else table
+        days: int | None = getattr(self, f"{field}_days", None)
+        return days
 
 
 class Costs(ConfigSection):

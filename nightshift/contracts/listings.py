@@ -185,6 +185,9 @@ class Removals(Artifact):
     items: list[Removal] = Field(description="what has passed its age and no live model needs")
     kept: list[KeptVersions] = Field(description="what stays for live models")
     problems: list[str] = Field(description="why runs stay whose records cannot be read")
+    overdue: dict[str, int] = Field(
+        description="table -> days past its retention that a version in service or the newest run needs"
+    )
 
 
 class CollectivePoint(Part):

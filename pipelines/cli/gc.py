@@ -43,6 +43,8 @@ def gc(args: argparse.Namespace) -> int:
         return options.print_document(describe_removals(plan, config.name, args.delete))
     for problem in plan.problems:
         print(f"nightshift: kept: {problem}", file=sys.stderr)
+    for sentence in sweep.explain_overdue(plan.overdue):
+        print(f"nightshift: kept: {sentence}", file=sys.stderr)
     if plan.empty:
         return options.say(f"nothing of {config.name!r} is past its age")
     console = Console()
@@ -55,7 +57,9 @@ def describe_removals(plan: "RemovalPlan", use_case: str, deleted: bool) -> Remo
     """Return a plan as a document."""
     kept = [KeptVersions.model_validate(line, from_attributes=True) for line in plan.lineage]
     items = list(_describe_items(plan))
-    return Removals(use_case=use_case, deleted=deleted, items=items, kept=kept, problems=plan.problems)
+    return Removals(
+        use_case=use_case, deleted=deleted, items=items, kept=kept, problems=plan.problems, overdue=plan.overdue
+    )
 
 
 def _describe_items(plan: "RemovalPlan") -> Iterator[Removal]:

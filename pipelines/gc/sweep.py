@@ -3,7 +3,7 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from nightshift.registry import release_record
 from nightshift.runtime.errors import UserError
 from pipelines import records
 from pipelines.engines.local import runs
+from pipelines.gc import retention
 from pipelines.gc.retention import (
     FileGroup,
     Inventory,
@@ -72,7 +73,7 @@ def table(plan: RemovalPlan, title: str, now: datetime) -> Table:
         for item in items:
             table.add_row(kind, escape(item.name), str((now - item.since).days), decimal(item.size))
     for name, parts in _group_by_table(plan.partitions).items():
-        days = sorted(part.name.split("/")[1].removeprefix("date=") for part in parts)
+        days = sorted(str(part.day) for part in parts)
         oldest = max((now - part.since).days for part in parts)
         span = f"{name}: {len(parts)}, {days[0]} .. {days[-1]}"
         table.add_row("partitions", span, str(oldest), decimal(_size(parts)))
@@ -102,6 +103,7 @@ def _gather(state: State, use_case: str) -> Inventory:
         versions=_versions(state.registry, use_case),
         runs=list(_runs(folder, use_case)),
         partitions=_partitions(storage.join(state.lake, use_case)),
+        quarantined=tuple(_list_quarantined(storage.join(state.lake, use_case, retention.QUARANTINE))),
         latest=latest.resolve().name if latest.exists() else None,
         leftovers=(*registry.leftovers(state.registry, use_case), *discarded),
         unfinished=tuple(_list_unfinished(state, use_case)),
@@ -195,6 +197,12 @@ def _partitions(folder: str) -> list[FileGroup]:
     return [_group_files(name, entries) for name, entries in sorted(files.items())]
 
 
+def _list_quarantined(folder: str) -> Iterator[FileGroup]:
+    for entry in storage.walk(folder):
+        if find_partition(entry.uri):
+            yield _group_files("/".join(entry.uri.rsplit("/", 3)[1:]), [entry])
+
+
 def _list_unfinished(state: State, use_case: str) -> Iterator[FileGroup]:
     """Yield the folders of trainings and of features in shards: those that are complete have removed theirs."""
     roots = (
@@ -243,8 +251,16 @@ def _table(title: str, *headings: str) -> Table:
 def _group_by_table(parts: Iterable[FileGroup]) -> dict[str, list[FileGroup]]:
     groups: dict[str, list[FileGroup]] = defaultdict(list)
     for part in parts:
-        groups[part.name.split("/")[0]].append(part)
+        groups[part.table].append(part)
     return groups
+
+
+def explain_overdue(overdue: Mapping[str, int]) -> list[str]:
+    """Return why days stay that are past their table's retention, a sentence for each table."""
+    why = "a version in service, or the newest run, was made from them"
+    return [
+        f"{days} days of {table} stay past retention.{table}_days: {why}" for table, days in sorted(overdue.items())
+    ]
 
 
 def _some(names: list[str]) -> str:

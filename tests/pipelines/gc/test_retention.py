@@ -111,6 +111,21 @@ def names(items: list[Any]) -> list[str]:
     return [item.name for item in items]
 
 
+def test_quarantined_rows_past_their_limit_go_and_their_day_of_events_stays(workspace: Workspace) -> None:
+    part = workspace.partition("2025-01-01", 5)
+    workspace.run("old", 5, part)
+    workspace.run("new", 1)
+    bad = part.uri.replace("/events/", "/quarantine/")
+    storage.write_frame(bad, pd.DataFrame({"x": ["bad"]}))
+    limited = parse(configs.load("fraud") | {"retention": {"quarantine_days": 30}})
+
+    assert names(sweep.collect(workspace.state, limited, NOW).partitions) == [
+        "quarantine/date=2025-01-01/0123456789abcdef.parquet"
+    ]
+
+    assert storage.exists(part.uri) and not storage.exists(bad)
+
+
 def test_a_run_past_its_age_goes_and_its_partitions_with_it(workspace: Workspace) -> None:
     old = workspace.run("old", 90, workspace.partition("2025-01-01", 90))
     new = workspace.run("new", 89, workspace.partition("2025-01-02", 90))
