@@ -121,7 +121,7 @@ class Role(StrEnum):
     RELEASE = "release"  # what a light step needs, and the token of served models and the right to change them
 
 
-# the URLs of those who are notified; docs/guides/monitoring.md creates the secret
+# the URLs of those who are notified; docs/guides/monitoring.md says how the secret is made
 RECEIVERS = Secret(
     "nightshift-notify",
     {

@@ -313,7 +313,7 @@ def _read_server(server: ContractNode, physical: str) -> tuple[str, str]:
 def _locate_database(server: ContractNode, kind: str) -> str:
     host, port, database = server.text("host"), server.number("port"), server.text("database")
     if kind == "duckdb":
-        return f"duckdb://{database}"
+        return f"duckdb://{database}" if database.startswith("/") else ""
     return f"{SCHEMES[kind]}://{host}{f':{port:.0f}' if port else ''}/{quote(database)}"
 
 
