@@ -10,7 +10,7 @@ from nightshift.data.dates import parse_date
 from nightshift.data.splits import last_complete_day
 from nightshift.runtime.errors import UserError, nearest
 from pipelines import documents, ir
-from pipelines.environments import LOCAL, SITES
+from pipelines.environments import LOCAL, site
 from pipelines.images import find_pushed_images
 from pipelines.placement import place_steps
 
@@ -89,7 +89,7 @@ def load_compiled(name_or_file: str, environment: str = LOCAL.name) -> ir.Pipeli
             f"{', '.join(known)}{nearest(name_or_file, known)}"
         )
     own, common = (COMPILED / folder / f"{name_or_file}.yaml" for folder in (environment, LOCAL.name))
-    parsed = documents.read(own) if own.exists() else place_steps(documents.read(common)[0], SITES[environment])
+    parsed = documents.read(own) if own.exists() else place_steps(documents.read(common)[0], site(environment))
     images = find_pushed_images()
     for executor in parsed[0]["deploymentSpec"]["executors"].values():
         container = executor["container"]

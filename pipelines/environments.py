@@ -18,6 +18,7 @@ from nightshift.contracts.state import ROOTS, DeploymentTarget, State
 from nightshift.costs.prices import MACHINE
 from nightshift.runtime.errors import UserError, nearest
 from nightshift.runtime.image import image
+from nightshift.runtime.observers import RECEIVERS_OF_STEPS
 from nightshift.runtime.telemetry import GATEWAY
 from pipelines.images import EXAMPLE_REGISTRY, find_pushed_images
 from pipelines.ir import Retry
@@ -205,14 +206,24 @@ def local(workspace: Path, target: str = DeploymentTarget.LOCAL) -> State:
 
 
 def site(name: str) -> Site:
-    """Return a site by its name, with the images that were pushed and the bucket that was made.
+    """Return a site by its name, with the images that were pushed, the bucket that was made, and who observes steps.
 
     Raises:
-        UserError: when there is none of that name.
+        UserError: when there is none of that name, or an observer's URL holds a login.
     """
     if name not in SITES:
         raise UserError(f"environment {name!r} is none of: {', '.join(SITES)}{nearest(name, SITES)}")
-    return SITES[name].with_images(find_pushed_images()).with_bucket(os.environ.get(STATE, ""))
+    placed = SITES[name].with_images(find_pushed_images()).with_bucket(os.environ.get(STATE, ""))
+    return placed if name == LOCAL.name else placed.with_variables(**_list_receivers())
+
+
+def _list_receivers() -> dict[str, str]:
+    """Return the variables that name receivers of lineage and spans, which a step on a cluster gets as it is placed."""
+    variables = {name: os.environ[name] for name in RECEIVERS_OF_STEPS if os.environ.get(name)}
+    for name, text in variables.items():
+        if "@" in text:
+            raise UserError(f"{name} holds a login, which everybody who sees a pod would read; give an address alone")
+    return variables
 
 
 def _cluster(name: str, machines: Mapping[Role, str], bucket: str = "") -> Site:

@@ -91,6 +91,8 @@ class StepDatasets:
 
     def _list_outside_inputs(self) -> Iterator[DatasetName]:
         """Yield what no step of the run has written: the raw rows, and a version in the registry."""
+        if not self.context.use_case:
+            return
         args, config = self.context.args, self.context.config
         if self.component == "ingestion":
             yield from name_sources(args.data, config.source, config.name)
@@ -98,6 +100,8 @@ class StepDatasets:
             yield name_model(self.context.state.registry, config.name)
 
     def _list_outside_outputs(self) -> Iterator[DatasetName]:
+        if not self.context.use_case:
+            return
         config = self.context.config
         if self.component in REGISTERING:
             yield name_model(self.context.state.registry, config.name)

@@ -13,6 +13,7 @@ from openlineage.client.event_v2 import RunEvent
 from nightshift.runtime.masking import mask_secrets
 
 SECONDS = 3.0  # to wait for an event to be received; the library would try for half a minute
+AGAIN_SECONDS = 1.0  # once it was not
 THREAD = "openlineage"
 
 log = logging.getLogger("nightshift")
@@ -45,7 +46,7 @@ class ObservedEvents(Protocol):
 
 
 class EventSender:
-    """Makes and sends events in a thread, for which the step waits `SECONDS` at most."""
+    """Makes and sends events in a thread, for which the step waits some seconds at most."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
@@ -61,6 +62,7 @@ class EventSender:
         thread.join(self._seconds)
         if thread.is_alive():
             log.warning("OpenLineage's receiver does not answer within %g s; an event may be lost", self._seconds)
+            self._seconds = min(self._seconds, AGAIN_SECONDS)
         for failure in failures:
             log.warning("OpenLineage's receiver lacks an event: %s", mask_secrets(str(failure)))
 

@@ -1,5 +1,6 @@
 """OpenTelemetry's SDK with an exporter over OTLP, and an end that a receiver cannot delay."""
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,10 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 
 SCOPE = "nightshift"
 FLUSH_SECONDS = 3.0  # for the last spans; the exporter would try for ten seconds
+EXPORTER = "opentelemetry.exporter.otlp.proto.http"
 UNNAMED = "unknown_service"  # the SDK's name without OTEL_SERVICE_NAME
+
+log = logging.getLogger("nightshift")
 
 
 @contextmanager
@@ -28,6 +32,7 @@ def open_provider(
         ids: generator of the spans' ids; None: random ones.
         flush_seconds: time for the last spans.
     """
+    logging.getLogger(EXPORTER).setLevel(logging.ERROR)  # its tries, of which the last one's failure is enough
     resource = Resource.create()
     if str(resource.attributes[SERVICE_NAME]).startswith(UNNAMED):
         resource = resource.merge(Resource({SERVICE_NAME: service}))
@@ -39,3 +44,5 @@ def open_provider(
         end = threading.Thread(target=provider.shutdown, daemon=True)
         end.start()
         end.join(flush_seconds)
+        if end.is_alive():
+            log.warning("OpenTelemetry's receiver does not answer within %g s; spans may be lost", flush_seconds)

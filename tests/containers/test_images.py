@@ -20,6 +20,7 @@ from nightshift_testkit.processes import wait_until
 
 DOCKERFILE = Path("containers/Dockerfile")
 BUILT = ("base", "serving", "airflow")
+GPU = ("gpu", "dask", "dask-cuda", "aws", "gcp", "openlineage", "otel")  # extras of the image for GPUs
 PARSE = """
 import json
 from airflow.configuration import conf
@@ -67,7 +68,7 @@ def resolved(*wanted: str) -> set[str]:
 
 def test_the_pins_of_the_gpu_image_exist_and_agree() -> None:
     constraints = Path("constraints/gpu-py3.11.txt")
-    extras = [word for name in ("gpu", "dask", "dask-cuda", "aws", "gcp") for word in ("--extra", name)]
+    extras = [word for name in GPU for word in ("--extra", name)]
     planned = resolved(*extras, "-c", str(constraints), "pyproject.toml")
     assert {"torch==2.10.0", "cudf-cu12==26.2.1", "cuml-cu12==26.2.0", "dask-cuda==26.2.0"} <= planned
     assert planned <= set(constraints.read_text().split())

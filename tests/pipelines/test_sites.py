@@ -208,6 +208,27 @@ def test_every_step_is_told_where_its_metrics_go_and_whose_they_are(name: str, e
     assert (GATEWAY in placement("training", environment).environment) == (environment in WITH_FILES)
 
 
+@pytest.mark.parametrize("environment", CLUSTERS)
+def test_every_step_on_a_cluster_is_told_who_observes_whoever_places_it(
+    environment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = {"OPENLINEAGE_URL": "http://marquez:5000", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("OPENLINEAGE_API_KEY", "secret")
+
+    for task in arguments.load_compiled("training", environment).tasks:
+        assert variables.items() <= task.environment.items()
+        assert "OPENLINEAGE_API_KEY" not in task.environment
+
+
+def test_an_observers_login_is_not_written_into_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENLINEAGE_URL", "http://me:secret@marquez:5000")
+
+    with pytest.raises(UserError, match="OPENLINEAGE_URL holds a login"):
+        site("aws")
+
+
 def test_a_local_run_says_that_one_process_ignores_a_layout_of_several(tmp_path: Path) -> None:
     def ignored(**trainer: object) -> list[str]:
         config = {"name": "tales", "task": {"trainer": trainer}}

@@ -93,7 +93,9 @@ def test_a_ratio_samples_all_spans_of_a_run_or_none(collector: Collector, monkey
     assert set(counts) == {0, 2}
 
 
-def test_a_receiver_that_is_down_delays_the_end_by_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receiver_that_is_down_delays_the_end_by_a_moment_and_is_a_line_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{free_port()}")
     started = time.monotonic()
 
@@ -101,6 +103,9 @@ def test_a_receiver_that_is_down_delays_the_end_by_a_moment(monkeypatch: pytest.
         source.get_tracer("sample").start_span("one").end()
 
     assert time.monotonic() - started < SECONDS
+    assert [record.message for record in caplog.records if record.name == "nightshift"] == [
+        "OpenTelemetry's receiver does not answer within 0.2 s; spans may be lost"
+    ]
 
 
 def test_a_span_that_cannot_be_sent_is_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
