@@ -67,10 +67,17 @@ def note(ref: ReleaseRef, version: int, waiting: WaitingVersion | None) -> None:
     def decide(record: ApprovalRecord) -> ApprovalRecord:
         others = [other for other in record.waiting if other.version != version]
         if waiting:
-            others = [*(other for other in others if other.champion == waiting.champion), waiting]
+            others = [*(other for other in others if other.champion == waiting.champion), _keep_since(waiting, record)]
         return record.model_copy(update={"waiting": others})
 
     _change(ref, decide)
+
+
+def _keep_since(waiting: WaitingVersion, record: ApprovalRecord) -> WaitingVersion:
+    """Return a version that waits since it first did."""
+    pair = (waiting.sha256, waiting.champion)
+    earlier = [other.since for other in record.waiting if (other.sha256, other.champion) == pair]
+    return waiting.model_copy(update={"since": earlier[0]}) if earlier else waiting
 
 
 def approve(

@@ -76,6 +76,14 @@ def test_of_versions_that_wait_one_is_approved_and_the_others_were_compared_with
         approvals.approve(ref, 3, WHY)
 
 
+def test_a_version_that_is_judged_again_waits_since_it_first_did(ref: ReleaseRef) -> None:
+    wait(ref, 2)
+    (first,) = approvals.read(ref).waiting
+    wait(ref, 2)
+
+    assert approvals.read(ref).waiting == [first]
+
+
 def test_what_does_not_wait_is_not_approved(ref: ReleaseRef) -> None:
     wait(ref, 2, sha256="0" * 64)  # another model of that number
     for number, message in ((2, "does not wait"), (3, "does not wait"), (1, "is the champion of 'fraud' already")):
