@@ -51,17 +51,16 @@ def find_run(client: "MlflowClient", experiment: str, name: str) -> "Run":
 def track(client: "MlflowClient", night: TrackedNight) -> None:
     """Have MLflow show a night; what it shows already is not added again."""
     experiment = runs.find_experiment(client, night.use_case)
-    run = find_run(client, experiment, night.run)
+    run, end = find_run(client, experiment, night.run), int(night.finished.timestamp() * 1000)
     runs.update(client, run, night.values)
     for name, values in night.candidates.items():
         tags = {USER: user(), PARENT: run.info.run_id}
         nested = runs.find_or_create(client, experiment, f"{night.run}/{name}", name, tags)
         runs.update(client, nested, values)
-        client.set_terminated(nested.info.run_id)
+        client.set_terminated(nested.info.run_id, end_time=end)
     _store_files(client, run.info.run_id, night.files)
     # last: a night that is killed before is shown as running
-    status = "FINISHED" if night.is_complete else "FAILED"
-    client.set_terminated(run.info.run_id, status, int(night.finished.timestamp() * 1000))
+    client.set_terminated(run.info.run_id, "FINISHED" if night.is_complete else "FAILED", end)
 
 
 def _store_files(client: "MlflowClient", run_id: str, files: Mapping[str, str]) -> None:

@@ -22,7 +22,7 @@ LONGEST = 5000  # characters of a value; MLflow refuses parameters of more than 
 BATCH = 900  # metrics of a request; MLflow takes 1000
 TRIES = 10
 PAUSE = 0.5  # seconds, at most, until the next try
-START = re.compile(r"\d{8}T\d{12}$")  # at the end of a run's name
+START = re.compile(r"\d{8}T\d{12}(?=$|/)")  # at the end of a run's name
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,7 @@
 import itertools
 import json
 import socket
-import sys
-from contextlib import ExitStack
+import threading
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,8 +19,8 @@ from nightshift.registry import release_record
 from nightshift.registry.release_record import ReleaseRef
 from nightshift.runtime.context import StepContext
 from nightshift.tracking import nights
-from nightshift.tracking.runs import ID
-from nightshift_testkit.processes import SECONDS, started
+from nightshift.tracking.nights import TrackedNight
+from nightshift.tracking.runs import ID, RunValues
 from nightshift_testkit.servers import serving
 from tests.components.reporting.conftest import SCORES, Sample
 from tests.components.states import state
@@ -88,6 +87,16 @@ def describe(client: Any, run: Any) -> dict[str, Any]:
     }
 
 
+def make_small(night: Sample) -> TrackedNight:
+    """What a night shows that has one candidate and one metric."""
+    set_state(night)
+    night.report()
+    summary = Summary.model_validate(storage.read_json(str(night.folder / "summary.json")))
+    whole = tracking.derive(summary, str(night.folder), is_backfill=False)
+    values = replace(whole.values, metrics={"drifted_share": whole.values.metrics["drifted_share"]})
+    return replace(whole, values=values, candidates={"mlp": RunValues({"hidden": "4"}, losses=[(5, 0.5), (10, 0.25)])})
+
+
 def list_pending(night: Sample) -> list[str]:
     return storage.names(f"{night.runs.parent}/audit/{tracking.FOLDER}")
 
@@ -118,50 +127,26 @@ def test_a_version_is_a_part_of_the_run_of_its_night(night, client, tracking_ser
     assert run.info.status == "FINISHED"
 
 
-def test_a_refused_night_is_shown_with_the_reasons(night, client):
-    night.change("evaluation/verdict.json", decision="fail", reasons=["Average precision 0.1 is below <0.3>."])
-    night.report()
-    tags = find_night(client, night).data.tags
-    assert (tags["evaluation"], tags["evaluation_reasons"]) == ("fail", "Average precision 0.1 is below <0.3>.")
-    assert "- Average precision 0.1 is below &lt;0.3&gt;." in tags["mlflow.note.content"]
-
-
-def test_a_failed_night_is_shown_as_failed_until_it_is_resumed(night, client):
+def test_a_night_that_failed_and_was_refused_when_it_was_resumed_says_both(night, client, tracking_server):
     verdict = night.file("evaluation/verdict.json")
     content = verdict.read_bytes()
     verdict.unlink()
+    set_state(night, registry=tracking_server, target="record-only")
     night.report()
-    assert find_night(client, night).info.status == "FAILED"
+    before = find_night(client, night)
+    assert (before.info.status, before.data.tags["backfill"]) == ("FAILED", "true")
     verdict.write_bytes(content)
-    night.report()
-    run = find_night(client, night)
-    assert (run.info.status, run.data.tags["status"]) == ("FINISHED", "succeeded")
-
-
-def test_a_night_of_other_data_keeps_its_parameter_and_says_what_has_changed(night, client):
-    night.report()
-    before = find_night(client, night).data.params["events_sha256"]
+    night.change("evaluation/verdict.json", decision="fail", reasons=["Average precision 0.1 is below <0.3>."])
     night.change("events", sha256="0" * 64)
     night.report()
     run = find_night(client, night)
-    assert (run.data.params["events_sha256"], run.data.tags["events_sha256"]) == (before, "0" * 64)
-
-
-def test_what_is_run_for_a_past_day_is_marked(night, client, tracking_server):
-    set_state(night, registry=tracking_server, target="record-only")
-    night.report()
-    assert find_night(client, night).data.tags["backfill"] == "true"
-
-
-def test_beside_a_registry_in_a_folder_nights_go_to_the_server_of_the_variable(
-    night, client, tracking_server, monkeypatch
-):
-    set_state(night)
-    night.report()
-    assert list_runs(client, night) == []
-    monkeypatch.setenv(tracking.VARIABLE, tracking_server)
-    night.report()
-    assert find_night(client, night).info.status == "FINISHED"
+    assert (run.info.status, run.data.tags["status"]) == ("FINISHED", "succeeded")
+    assert run.data.tags["evaluation"] == "fail"
+    assert run.data.tags["evaluation_reasons"] == "Average precision 0.1 is below <0.3>."
+    assert "- Average precision 0.1 is below &lt;0.3&gt;." in run.data.tags["mlflow.note.content"]
+    # MLflow changes no parameter
+    kept = before.data.params["events_sha256"]
+    assert (run.data.params["events_sha256"], run.data.tags["events_sha256"]) == (kept, "0" * 64)
 
 
 def test_a_server_that_is_down_fails_no_night_and_the_next_one_catches_up(
@@ -207,15 +192,26 @@ def test_a_server_that_never_answers_costs_a_night_no_more_than_the_time_it_has(
     assert len(list_pending(night)) == 1
 
 
-def test_processes_that_report_a_night_at_once_make_one_run_of_it(night, client):
-    command = [sys.executable, "-m", "components.reporting", *night.argv]
-    with ExitStack() as stack:
-        processes = [stack.enter_context(started(command)) for _ in range(2)]
-        assert [process.wait(SECONDS) for process in processes] == [0, 0]
+def test_a_night_that_is_shown_by_several_at_once_is_one_run(night, tracking_server, client):
+    few, start, errors = make_small(night), threading.Barrier(3), []
+
+    def show_it() -> None:
+        start.wait()
+        try:
+            nights.track(type(client)(tracking_server), few)  # a client each, as processes have
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=show_it) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
     both = show(client, night)
-    assert sorted(run.info.run_name for run in list_runs(client, night)) == sorted([night.run, *SCORES])
-    night.report()
+    nights.track(client, few)
     assert show(client, night) == both
+    assert len(list_runs(client, night)) == 2
 
 
 class KilledError(BaseException):
@@ -237,11 +233,7 @@ class Mortal:
 
 
 def test_a_night_that_is_killed_at_any_request_is_one_run_after_the_next_try(night, client):
-    night.report()
-    summary = Summary.model_validate(storage.read_json(str(night.folder / "summary.json")))
-    whole = tracking.derive(summary, str(night.folder), is_backfill=False)
-    few = replace(whole, candidates=dict(list(whole.candidates.items())[:1]))
-    shown = []
+    few, shown = make_small(night), []
     for requests in itertools.count(step=2):
         killed = replace(few, run=f"killed-{requests}")
         try:
@@ -251,12 +243,13 @@ def test_a_night_that_is_killed_at_any_request_is_one_run_after_the_next_try(nig
             nights.track(client, killed)
             shown.append(killed.run)
     assert len(shown) > 5
-    runs = [run for run in list_runs(client, night) if run.info.run_name.startswith("killed-")]
+    runs = [run for run in list_runs(client, night) if PARENT not in run.data.tags]
     assert sorted(run.info.run_name for run in runs) == sorted([*shown, killed.run])
     expected = describe(client, next(run for run in runs if run.info.run_name == killed.run))
     for run in runs:
-        tags = describe(client, run)["tags"] | {name: expected["tags"][name] for name in ("mlflow.runName", ID)}
-        assert describe(client, run) | {"tags": tags} == expected
+        described = describe(client, run)
+        described["tags"] |= {name: expected["tags"][name] for name in ("mlflow.runName", ID)}
+        assert described == expected
 
 
 def test_when_a_version_was_live_is_a_tag_of_it_and_of_its_night(night, client, tracking_server, save_model):
@@ -289,16 +282,18 @@ def read_live(client: Any, name: str, version: str) -> dict[str, str]:
     return {key: value for key, value in tags.items() if key.startswith("live_")}
 
 
-def test_beside_a_registry_in_a_folder_the_next_report_says_when_a_version_was_live(
+def test_beside_a_registry_in_a_folder_nights_and_what_was_live_go_to_the_server_of_the_variable(
     night, client, tracking_server, monkeypatch
 ):
     set_state(night)
-    monkeypatch.setenv(tracking.VARIABLE, tracking_server)
     night.report()
+    assert list_runs(client, night) == []
     ref = ReleaseRef(f"{night.runs.parent}/registry", use_case(night))
     live = ReleasedVersion(version=3, sha256="0" * 64)
     since = datetime(2018, 8, 15, 2, tzinfo=UTC)
     entry = Entry(versions=[live], action=Action.PROMOTED, since=since, by="test")
     release_record.settle(ref.uri, ref.name, lambda _: entry)
+    monkeypatch.setenv(tracking.VARIABLE, tracking_server)
     night.report()
-    assert find_night(client, night).data.tags["live_from"] == "2018-08-15T02:00:00+00:00"
+    run = find_night(client, night)
+    assert (run.info.status, run.data.tags["live_from"]) == ("FINISHED", "2018-08-15T02:00:00+00:00")

@@ -15,6 +15,7 @@ from nightshift.models.weights import WeightFile
 from nightshift.runtime.errors import UserError
 from nightshift_llm.recipes import llama
 from nightshift_llm.task import candidates
+from nightshift_testkit import hub
 
 START, LENGTH = 96, 24
 SHAPE = {"vocabulary": 97, "start": START, "length": LENGTH}
@@ -144,6 +145,17 @@ def train_plainly(causal, batches, steps):
         nn.utils.clip_grad_norm_(causal.parameters(), 0.05)
         optimizer.step()
     return causal
+
+
+@torch.no_grad()
+def test_weights_of_a_commit_of_the_hub_are_continued_like_those_of_a_folder(pretrained, tmp_path, monkeypatch):
+    with hub.serve() as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+        commit = server.publish("somebody/llama", {path.name: path.read_bytes() for path in pretrained.iterdir()})
+        theirs = build(pretrained=f"hf://somebody/llama@{commit}").model().state_dict()
+    ours = build(pretrained=str(pretrained)).model().state_dict()
+    assert all(torch.equal(theirs[name], weights) for name, weights in ours.items())
 
 
 def test_packed_accumulated_and_clipped_steps_of_tied_weights_are_those_of_a_plain_loop(pretrained):
