@@ -81,6 +81,11 @@ def _read_subject(args: argparse.Namespace, config: Config) -> DataSubject:
             f"{column!r} is no column of ids of use case {config.name!r}; give --entity COLUMN=ID with one of: "
             f"{', '.join(known)}{nearest(column, ids.values())}"
         )
+    if not config.columns.holding(Holds.LABEL):
+        raise UserError(
+            f"task {config.task.kind!r} packs texts of several entities into one row, which cannot be taken apart; "
+            "take the entity's texts out of the source, remove the use case's folder in the lake, and train anew"
+        )
     canonical = values.canonical(value)
     if not canonical:
         raise UserError(f"the id is {value!r}; give it as column {ids[role]!r} has it")

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from nightshift import registry, storage
+from nightshift.config.columns import Holds
 from nightshift.contracts.erasure import (
     AbsenceProof,
     ErasedEntity,
@@ -91,6 +92,9 @@ def _look(request: ErasureRequest, states: list[ErasableState]) -> SubjectData:
     files = list(stores.list_files(request.state, request.config.name))
     subject = online.identify(states, search.identify(files, request.subject))
     named = list(search.find(files, subject))
+    if request.config.columns.holding(Holds.FILE, Holds.TEXT):
+        shown = {one.file: one for one in search.find_shown(request.state, request.config.name, named)}
+        named = [*(one for one in named if one.file not in shown), *shown.values()]
     return SubjectData(subject, named, [*_sum_up(named), *online.describe(states, subject)])
 
 

@@ -53,7 +53,7 @@ def open_states(state: State, use_case: str, redis_url: str | None, alone: bool)
         folder = None if registry.is_remote(state.registry) else _find_folder(state, use_case, redis_url)
         if snapshot and folder:
             if alone:
-                stack.enter_context(embedded.alone(folder))
+                stack.enter_context(embedded.alone(folder, seconds=0))
             states.append(EmbeddedState(folder, snapshot))
         if snapshot and redis_url:
             client = stack.enter_context(shared.connect(redis_url))

@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass, field, replace
 
 from components.ingestion import erased
 from nightshift import storage
-from nightshift.contracts.erasure import ErasedEntity
+from nightshift.contracts.erasure import ErasedEntity, ErasureAction
 from nightshift.contracts.online import SUFFIX, Snapshot
 from nightshift.contracts.tables import Manifest, Partition, find_partition
-from nightshift.erasure import formats, listing, snapshots
+from nightshift.erasure import formats, listing, snapshots, tables
 from pipelines.erasure import search, stores
 from pipelines.erasure.online import ErasableState
 from pipelines.erasure.request import ErasureRequest
 from pipelines.erasure.search import SubjectFile
-from pipelines.erasure.stores import DERIVED, EVENTS, ONLINE, QUARANTINE, SCRATCH
+from pipelines.erasure.stores import DERIVED, EVENTS, ONLINE, QUARANTINE
 from pipelines.gc import retention, sweep
 
 
@@ -63,9 +63,9 @@ def erase(erasure: Erasure) -> None:
         _replace_day(erasure, uri)
     renamed = erasure.renamed
     listing.change(state.lake, name, lambda known: known.model_copy(update={"renamed": known.renamed | renamed}))
-    _rename_in_manifests(erasure)
     for finding in erasure.findings:
         _change_in_place(erasure, finding)
+    _rename_in_manifests(erasure)  # by which the runs were found whose reports may show the entity
     for one in erasure.states:
         one.erase(erasure.request.subject)
     for uri in erasure.outdated:
@@ -81,13 +81,16 @@ def _replace_derived(erasure: Erasure, uri: str) -> None:
     """Write a day of features or scores anew; a run makes it from other events, and looks elsewhere."""
     partition = find_partition(uri)
     if partition:
-        data = formats.PARQUET.without(storage.read_bytes(uri), erasure.request.subject)
-        rows = partition.rows - formats.PARQUET.count(storage.read_bytes(uri), erasure.request.subject)
+        before, subject = storage.read_bytes(uri), erasure.request.subject
+        data = formats.PARQUET.without(before, subject)
+        rows = partition.rows - formats.PARQUET.count(before, subject)
         new = replace(partition, uri=erasure.rename(uri), rows=rows, sha256=storage.sha256(data))
         storage.write_bytes(new.uri, data)
+        if storage.exists(shard := f"{uri}.npy"):
+            storage.write_bytes(f"{new.uri}.npy", tables.without_beside(storage.read_bytes(shard), before, subject))
         storage.write_json(f"{new.uri}.json", asdict(new))
         _note(erasure, uri, new)
-    erasure.outdated[:0] = [f"{uri}.json", uri]
+    erasure.outdated[:0] = [f"{uri}.json", f"{uri}.npy", uri]
 
 
 def _replace_day(erasure: Erasure, uri: str) -> None:
@@ -136,7 +139,7 @@ def _change_in_place(erasure: Erasure, finding: SubjectFile) -> None:
     uri, subject = finding.file.uri, erasure.request.subject
     if finding.file.store in (EVENTS, QUARANTINE) or (finding.file.store in DERIVED and uri.endswith(".parquet")):
         return
-    if finding.file.store == SCRATCH:
+    if finding.action is ErasureAction.REMOVED:
         storage.remove(uri)
     elif uri.endswith((SUFFIX, search.MANIFEST_SUFFIX)) and finding.file.store == ONLINE:
         uri = uri.removesuffix(".json")

@@ -31,14 +31,14 @@ def list_files(state: State, use_case: str) -> Iterator[StoredFile]:
     """Yield every file that may hold rows or words of a use case, locks and logs of online states excepted."""
     lake = storage.join(state.lake, use_case)
     yield from (StoredFile(_find_table(lake, file.uri), file.uri, file.size) for file in _walk(lake, (listing.FILE,)))
-    yield from _list("checkpoints", storage.join(state.checkpoints, use_case))
-    yield from _list("audit", state.audit)
+    yield from list_folder("checkpoints", storage.join(state.checkpoints, use_case))
+    yield from list_folder("audit", state.audit)
     if not registry.is_remote(state.registry):
         root = registry.root(state.registry)
         for folder in ("models", "endpoint"):
-            yield from _list(folder, storage.join(root, folder, use_case))
+            yield from list_folder(folder, storage.join(root, folder, use_case))
     for run in list_runs(state.runs, use_case):
-        yield from _list("runs", str(run))
+        yield from list_folder("runs", str(run))
 
 
 def list_runs(runs: str, use_case: str) -> Iterator[Path]:
@@ -55,7 +55,8 @@ def _is_of(folder: Path, use_case: str) -> bool:
         return True
 
 
-def _list(store: str, folder: str) -> Iterator[StoredFile]:
+def list_folder(store: str, folder: str) -> Iterator[StoredFile]:
+    """Yield the files of a folder that belongs to a store."""
     yield from (StoredFile(store, file.uri, file.size) for file in _walk(folder))
 
 

@@ -24,7 +24,7 @@ def prepare(folder: Path) -> Nights:
     nights = Nights(folder)
     frame = rows(CLIENTS, per_day=6)
     nights.deliver(frame)
-    nights.night(scored=False)
+    nights.night(until="features")
     nights.answer(frame)
     (folder / "runs" / "tiny-training-1" / "note.json").write_text(json.dumps({"client": "ada-0001"}))
     subject, lake = nights.subject("ada-0001"), nights.state.lake

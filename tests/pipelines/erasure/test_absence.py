@@ -23,7 +23,7 @@ CLIENTS = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=2, deadline=None)
+@settings(max_examples=1, deadline=None)
 @example([28.0, 280.0, None, 2.0], "")
 @example(["007", "7", "0070", '<b>"Zoë", 7'], "pay-{}-x")
 @given(clients=CLIENTS, ids=st.sampled_from(["", "pay-{}-x", "{:08d}"]))
@@ -33,9 +33,11 @@ def test_nothing_of_an_erased_customer_is_left_and_nights_are_those_of_a_source_
     known = {values.canonical(client) for client in clients} - {"", None}
     assume(values.canonical(clients[0]) and len(known) > 1)
     frame = rows(clients, per_day=8, ids=ids)
+    others = without(frame, clients[0])
+    assume(others["at"].dt.date.nunique() == frame["at"].dt.date.nunique())  # ingestion refuses a day without rows
     with tempfile.TemporaryDirectory() as folder:
         nights, never = Nights(Path(folder, "erased")), Nights(Path(folder, "never"))
-        for one, delivered in ((nights, frame), (never, without(frame, clients[0]))):
+        for one, delivered in ((nights, frame), (never, others)):
             one.deliver(delivered)
             one.register()
         nights.night()

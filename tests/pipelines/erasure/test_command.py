@@ -25,7 +25,7 @@ def erase(folder: Path, *flags: str) -> int:
 def ingested(tmp_path: Path) -> Path:
     nights = Nights(tmp_path)
     nights.deliver(rows(CLIENTS))
-    nights.night(scored=False)
+    nights.night(until="events")
     return tmp_path
 
 

@@ -27,8 +27,7 @@ EVENTS = [Event("pay-9001-x", NEXT + 5, "ada-0001", 1, 5.0), Event("pay-9002-x",
 def nights(tmp_path: Path) -> Nights:
     nights = Nights(tmp_path)
     nights.deliver(rows(["ada-0001", "bob-0002"], per_day=6))
-    nights.register()
-    nights.online = nights.night()["features"].details["online"]
+    nights.online = nights.night(until="features")["features"].details["online"]
     return nights
 
 

@@ -68,7 +68,7 @@ def test_tables_of_earlier_runs_name_what_replaces_their_days(tmp_path: Path) ->
         left = table.read(nights_days({"events": table}))
         assert len(left) == table.rows and "ada-0001" not in set(left["customer"])
     assert tables.read_table(str(tmp_path / "runs" / "tiny-training-1" / "events" / "events")).rows == others
-    assert nights.night(scored=False)["events"].rows == others
+    assert nights.night(until="features")["events"].rows == others
 
 
 def nights_days(made: dict[str, Table]) -> list[date]:
@@ -78,12 +78,12 @@ def nights_days(made: dict[str, Table]) -> list[date]:
 def test_one_id_does_not_remove_another_that_contains_it(tmp_path: Path) -> None:
     frame, nights = rows([12, 123, 1234, 312], ids=""), Nights(tmp_path)
     nights.deliver(frame)
-    nights.night(scored=False)
+    nights.night(until="events")
     (tmp_path / "runs" / "tiny-training-1" / "report.json").write_text('{"rows": 12, "client": 123, "price": 12.0}')
 
     nights.erase(12)
 
-    left = nights.night(scored=False)["events"]
+    left = nights.night(until="events")["events"]
     assert set(left.read(nights_days({"events": left}))["customer"]) == {123, 1234, 312}
     assert "12" in (tmp_path / "runs" / "tiny-training-1" / "report.json").read_text()
 
@@ -91,7 +91,7 @@ def test_one_id_does_not_remove_another_that_contains_it(tmp_path: Path) -> None
 def test_a_dry_run_lists_files_and_bytes_and_changes_nothing(tmp_path: Path) -> None:
     nights = Nights(tmp_path)
     nights.deliver(rows(CLIENTS))
-    nights.night(scored=False)
+    nights.night(until="features")
     before = bytes_of(tmp_path)
 
     listed = plan(nights.request("ada-0001"))
@@ -105,7 +105,7 @@ def test_a_dry_run_lists_files_and_bytes_and_changes_nothing(tmp_path: Path) -> 
 def test_a_customer_who_is_nowhere_is_refused(tmp_path: Path) -> None:
     nights = Nights(tmp_path)
     nights.deliver(rows(CLIENTS))
-    nights.night(scored=False)
+    nights.night(until="events")
     with pytest.raises(UserError, match="customer 'ada' is in no store of use case 'tiny'"):
         nights.erase("ada")
     assert listing.read(nights.state.lake, "tiny") is None
@@ -114,11 +114,11 @@ def test_a_customer_who_is_nowhere_is_refused(tmp_path: Path) -> None:
 def test_a_second_customer_is_erased_from_days_that_were_renamed(tmp_path: Path) -> None:
     frame, nights = rows(CLIENTS), Nights(tmp_path / "erased")
     nights.deliver(frame)
-    nights.night(scored=False)
+    nights.night(until="events")
     nights.erase("ada-0001")
-    nights.night(scored=False)
+    nights.night(until="events")
     nights.erase("bob-0002")
 
     other = Nights(tmp_path / "never")
     other.deliver(without(without(frame, "ada-0001"), "bob-0002"))
-    assert identities(nights.night(scored=False)) == identities(other.night(scored=False))
+    assert identities(nights.night(until="events")) == identities(other.night(until="events"))
