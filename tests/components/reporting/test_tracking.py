@@ -118,7 +118,9 @@ def test_a_night_is_one_run_with_its_candidates_nested_however_often_it_is_repor
 
 
 def test_a_version_is_a_part_of_the_run_of_its_night(night, client, tracking_server, save_model):
-    version = registry.register(tracking_server, use_case(night), save_model(0.5), {registry.PARENT_RUN: night.run})
+    tags = {registry.PARENT_RUN: night.run}
+    version = registry.register(tracking_server, use_case(night), save_model(0.5), tags, card="# Card")
+    assert registry.read_card(tracking_server, version) == "# Card"
     assert find_night(client, night).info.status == "RUNNING"
     night.report()
     run = find_night(client, night)

@@ -62,6 +62,12 @@ def test_the_password_of_a_database_reaches_the_steps(tmp_path: Path) -> None:
     assert mounts.credentials(variables) == {"NIGHTSHIFT_DATABASE_PASSWORD": "s"}
 
 
+def test_the_logins_of_mlflow_and_the_hub_reach_the_steps_and_the_hubs_cache_does_not(tmp_path: Path) -> None:
+    passed = {"MLFLOW_TRACKING_URI": "http://mlflow", "MLFLOW_TRACKING_PASSWORD": "p", "HF_TOKEN": "t"}
+
+    assert mounts.credentials({"HOME": str(tmp_path), "HF_HOME": "/models"} | passed) == passed
+
+
 def test_a_login_to_google_and_to_aws_reaches_the_steps(tmp_path: Path) -> None:
     key, profiles = tmp_path / "key.json", tmp_path / ".aws" / "credentials"
     profiles.parent.mkdir()
