@@ -56,19 +56,18 @@ class StepDatasets:
 
     def list_inputs(self) -> list[InputDataset]:
         """Return what the step reads; each is there when the step starts."""
-        inputs = [_make_input(artifact) for artifact in self._list("inputs")]
+        inputs = [_make_input(artifact) for artifact in self._inputs]
         return inputs + [InputDataset(*name) for name in self._list_outside_inputs()]
 
     def list_outputs(self) -> list[OutputDataset]:
         """Return what the step has written."""
-        outputs = [_make_output(artifact) for artifact in self._list("outputs")]
+        outputs = [_make_output(artifact) for artifact in self._outputs]
         return outputs + [OutputDataset(*name) for name in self._list_outside_outputs()]
 
     def judge(self, inputs: list[InputDataset]) -> list[InputDataset]:
         """Add to what the step has read what it found wrong: rows in quarantine, and the verdict of a gate."""
-        outputs = self._list("outputs")
-        assertions = [one for output in outputs if output.table for one in quality.list_rejected(output.table)]
-        assertions += [one for output in outputs for one in quality.list_measures(output.uri)]
+        assertions = [one for output in self._outputs if output.table for one in quality.list_rejected(output.table)]
+        assertions += [one for output in self._outputs for one in quality.list_measures(output.uri)]
         if assertions and inputs:
             facets: dict[str, InputDatasetFacet] = {"dataQualityAssertions": quality.make_facet(assertions)}
             subject = inputs[self._find_subject()]
@@ -77,17 +76,21 @@ class StepDatasets:
 
     def _find_subject(self) -> int:
         """Return which input a gate is about: the model, else the features, else the first."""
-        names = [artifact.name for artifact in self._list("inputs")]
+        names = [artifact.name for artifact in self._inputs]
         return next((names.index(name) for name in JUDGED if name in names), 0)
 
-    def _list(self, kind: str) -> "list[RunArtifact]":
+    @cached_property
+    def _inputs(self) -> "list[RunArtifact]":
+        return [RunArtifact(name, uri, self.step) for name, uri in self._list("inputs")]
+
+    @cached_property
+    def _outputs(self) -> "list[RunArtifact]":
+        """What the step has written: read once it has."""
+        return [RunArtifact(name, uri, self.step) for name, uri in self._list("outputs") if name in self.written]
+
+    def _list(self, kind: str) -> list[tuple[str, str]]:
         artifacts = list_artifacts(self.context.args.executor_input, kind)
-        return [
-            RunArtifact(name, uri, self.step)
-            for name, uris in artifacts.items()
-            if kind == "inputs" or name in self.written
-            for uri in uris
-        ]
+        return [(name, uri) for name, uris in artifacts.items() for uri in uris]
 
     def _list_outside_inputs(self) -> Iterator[DatasetName]:
         """Yield what no step of the run has written: the raw rows, and a version in the registry."""
@@ -161,10 +164,10 @@ def _make_input(artifact: RunArtifact) -> InputDataset:
 
 def _make_output(artifact: RunArtifact) -> OutputDataset:
     dataset, table = OutputDataset(*artifact.dataset, facets=artifact.facets), artifact.table
-    if table:
+    if table and table.partitions:
         statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
         dataset.outputFacets = {"outputStatistics": statistics(rowCount=table.rows, fileCount=len(table.partitions))}
-        dataset.facets = {**artifact.facets, "schema": _describe_columns(table)}
+        dataset.facets = {**(dataset.facets or {}), "schema": _describe_columns(table)}
     return dataset
 
 

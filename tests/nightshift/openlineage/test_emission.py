@@ -277,6 +277,18 @@ def test_a_receiver_that_does_not_answer_is_waited_for_a_moment_and_not_more(
     ] * 2
 
 
+def test_a_transport_that_does_not_exist_is_a_line_in_the_log(
+    night: Night, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", "pigeon")
+
+    night.work("features", lambda: None)
+
+    ours = [record.message for record in caplog.records if record.name == "nightshift"]
+    assert len(ours) == 2
+    assert all("OpenLineage's receiver lacks an event" in line and "pigeon" in line for line in ours)
+
+
 def test_a_broken_manifest_or_parquet_file_costs_no_step(
     collector: Collector, night: Night, caplog: pytest.LogCaptureFixture
 ) -> None:
