@@ -490,3 +490,21 @@ def test_a_refusal_of_kubeflow_is_not_tried_again(load: Load, kubeflow: Kubeflow
 
     with pytest.raises(AirflowFailException, match="401"):
         task.execute(inside)
+
+
+def test_the_report_is_written_after_a_failure_and_then_fails_too_without_another_message(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sample = Sample(tmp_path, first="true", reporting="true")
+    report, states = sample.tasks["reporting"], {"first": "failed", "reporting": "running"}
+    sample.context["dag_run"].dag_id = "sample"
+    sample.context["ti"] = SimpleNamespace(get_task_states=lambda dag_id, run_ids: {run_ids[0]: states})
+
+    assert (report.trigger_rule, sample.tasks["first"].trigger_rule) == ("all_done", "all_success")
+    with pytest.raises(AirflowFailException, match="what failed is: first") as failure:
+        report._post_execute_hook(sample.context, None)
+    alerts.report_failure(sample.context | {"exception": failure.value})
+    assert not caplog.records
+
+    states["first"] = "success"
+    report._post_execute_hook(sample.context, None)
