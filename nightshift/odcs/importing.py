@@ -1,5 +1,6 @@
 """Makes a config of a contract, and lists what of the contract has no counterpart in it."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -269,9 +270,9 @@ def _read_sla(contract: ContractNode, table: ContractTable) -> Config:
         value, unit = entry.value.get("value"), str(entry.value.get("unit", "")).lower()
         match entry.value.get("property"):
             case "latency" if entry.value.get("element") in of_label and unit in DAYS:
-                sla["label_delay_days"] = int(entry.number("value") or 0)
+                sla["label_delay_days"] = math.ceil(entry.number("value") or 0)
             case "latency" if unit in HOURS and isinstance(value, int | float) and 0 <= value <= 23:
-                sla["schedule"] = {"ingestion": f"0 {-int(-value // 1)} * * *"}  # once the day is there
+                sla["schedule"] = {"ingestion": f"0 {math.ceil(value)} * * *"}  # once the day is there
             case "frequency" if value == 1 and unit in DAYS:
                 if entry.value.get("scheduler") == "cron":
                     sla["schedule"] = {"ingestion": entry.text("schedule")}
