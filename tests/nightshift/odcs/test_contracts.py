@@ -51,7 +51,7 @@ CONTRACT: dict[str, Any] = {
         }
     ],
     "slaProperties": [
-        {"property": "latency", "value": 30, "unit": "d", "element": "payments.is_fraud"},
+        {"property": "latency", "value": 29.5, "unit": "d", "element": "payments.is_fraud"},
         {"property": "latency", "value": 3.5, "unit": "h", "element": "payments"},
         {"property": "retention", "value": 3, "unit": "y"},
     ],
@@ -117,6 +117,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ),
         (changed("schema/0/properties/3/logicalType", "timestamp"), "event_time; name it with --time: booked at, age"),
         (changed("servers/0/port", "5433"), r"servers\[0\].port is '5433'; it takes a number"),
+        (changed("schema/0/properties/0/logicalTypeOptions/maxLength", True), "maxLength is 'True'; it takes a number"),
         (changed("schema/0/properties/3/name", 'a"b'), "braces or quotes"),
         (changed("customProperties", [{"property": "nightshiftTask", "value": "x"}]), "nightshiftTask is 'x'"),
     ],
