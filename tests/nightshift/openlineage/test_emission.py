@@ -23,6 +23,7 @@ from nightshift.runtime.identity import RunIdentity
 from nightshift.runtime.observers import observe_run, observe_step
 from nightshift_testkit.collectors import Collector, collecting
 from nightshift_testkit.processes import SECONDS
+from nightshift_testkit.s3 import bucket, reached_at
 from nightshift_testkit.servers import free_port
 from pipelines import configs
 from pipelines.environments import local
@@ -55,8 +56,8 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 class Night:
     """A run's folder, in which steps of the test work."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.root = folder, folder / "runs" / "fraud-training-1"
+    def __init__(self, folder: str) -> None:
+        self.folder, self.root = folder, f"{folder}/runs/fraud-training-1"
 
     def work(self, step: str, body: Callable[[], Any], inputs: dict[str, str] | None = None) -> None:
         contract = CONTRACTS[step]
@@ -65,18 +66,18 @@ class Night:
             "inputs": {"artifacts": {name: {"artifacts": [{"uri": uri}]} for name, uri in (inputs or {}).items()}},
             "outputs": {"artifacts": {name: {"artifacts": [{"uri": self.uri(step, name)}]} for name in outputs}},
         }
-        config, state = json.dumps(configs.load("fraud")), json.dumps(local(self.folder).dump())
+        config, state = json.dumps(configs.load("fraud")), json.dumps(local(Path("/work")).dump())
         flags = {"executor_input": executor_input, "config": config, "state": state, "data": "simulator"}
         with observe_step(contract.parser(), StepContext(Namespace(**flags))):
             body()
 
     def uri(self, step: str, output: str) -> str:
-        return str(self.root / step / output)
+        return f"{self.root}/{step}/{output}"
 
     def write_events(self) -> None:
         """Leave a table of two rows, of three that were read."""
         frame = pd.DataFrame({"event_id": [1, 2], "amount": [1.5, 2.5]})
-        partition = write_partition(str(self.folder / f"lake/fraud/events/date={DAY}/a.parquet"), DAY, frame, {})
+        partition = write_partition(f"{self.folder}/lake/fraud/events/date={DAY}/a.parquet", DAY, frame, {})
         details = {"read": 3, "quarantined": {"amount_missing": 1}}
         write_table(self.uri("ingestion", "events"), Table("events", [partition], details))
 
@@ -84,7 +85,7 @@ class Night:
 @pytest.fixture
 def night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
     monkeypatch.setenv("NIGHTSHIFT_LINEAGE_STARTED", "2025-07-01T02:00:00+00:00")
-    return Night(tmp_path)
+    return Night(str(tmp_path))
 
 
 def test_a_step_reports_its_start_and_its_end_with_what_it_has_written(collector: Collector, night: Night) -> None:
@@ -102,11 +103,22 @@ def test_a_step_reports_its_start_and_its_end_with_what_it_has_written(collector
     assert start["run"]["runId"] == complete["run"]["runId"]
     assert start["outputs"] == []
     (events,) = complete["outputs"]
-    assert (events["namespace"], events["name"]) == ("file", str(night.folder / "lake/fraud/events"))
+    assert (events["namespace"], events["name"]) == ("file", f"{night.folder}/lake/fraud/events")
     statistics = events["outputFacets"]["outputStatistics"]
     assert (statistics["rowCount"], statistics["fileCount"]) == (2, 1)
     columns = [(field["name"], field["type"]) for field in events["facets"]["schema"]["fields"]]
     assert columns == [("event_id", "int64"), ("amount", "double")]
+
+
+@pytest.mark.slow
+def test_a_table_in_a_bucket_is_read_there(collector: Collector) -> None:
+    with bucket() as url, reached_at(url):
+        night = Night("s3://lake/work")
+        night.work("ingestion", night.write_events)
+
+    (events,) = collector.events[-1]["outputs"]
+    assert (events["namespace"], events["name"]) == ("s3://lake", "work/lake/fraud/events")
+    assert [field["name"] for field in events["facets"]["schema"]["fields"]] == ["event_id", "amount"]
 
 
 def test_rows_in_quarantine_are_an_assertion_on_what_was_read(collector: Collector, night: Night) -> None:
@@ -143,7 +155,7 @@ def test_a_gates_verdict_and_measures_are_assertions_on_the_model(collector: Col
     check_event(collector.events[-1])
     subjects = [entry for entry in collector.events[-1]["inputs"] if "dataQualityAssertions" in entry["inputFacets"]]
     (model,) = subjects
-    assert model["name"] == str(night.folder / "runs/fraud/training/training/model")
+    assert model["name"] == f"{night.folder}/runs/fraud/training/training/model"
     assertions = model["inputFacets"]["dataQualityAssertions"]["assertions"]
     assert [(one["name"], one["success"], one["actual"]) for one in assertions] == [
         ("gate.evaluation", False, "fail"),
@@ -192,7 +204,7 @@ def test_the_parent_is_the_nights_run_and_every_step_knows_it(collector: Collect
         night.work("features", lambda: None, {"events": night.uri("ingestion", "events")})
         return True
 
-    assert observe_run(RunIdentity("fraud", "training", str(night.root)), run)
+    assert observe_run(RunIdentity("fraud", "training", night.root), run)
 
     first, *steps, last = collector.events
     assert (first["eventType"], last["eventType"], first["job"]["name"]) == ("START", "COMPLETE", "fraud.training")
@@ -203,7 +215,7 @@ def test_the_parent_is_the_nights_run_and_every_step_knows_it(collector: Collect
 
 
 def test_a_night_whose_step_fails_has_failed(collector: Collector, night: Night) -> None:
-    assert not observe_run(RunIdentity("fraud", "training", str(night.root)), lambda: False)
+    assert not observe_run(RunIdentity("fraud", "training", night.root), lambda: False)
 
     check_event(collector.events[-1])
     assert [event["eventType"] for event in collector.events] == ["START", "FAIL"]
@@ -294,7 +306,7 @@ def test_a_broken_manifest_or_parquet_file_costs_no_step(
 ) -> None:
     def body() -> None:
         night.write_events()
-        (night.folder / f"lake/fraud/events/date={DAY}/a.parquet").write_bytes(b"no Parquet")
+        Path(night.folder, f"lake/fraud/events/date={DAY}/a.parquet").write_bytes(b"no Parquet")
 
     night.work("ingestion", body)
 
