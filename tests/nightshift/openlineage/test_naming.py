@@ -1,10 +1,26 @@
 """Datasets have the names that other tools give them, by OpenLineage's rules."""
 
+import json
+from argparse import Namespace
+from uuid import uuid4
+
 import pytest
 
+from nightshift.cluster.kubeflow import Definition
 from nightshift.config.source import Source
-from nightshift.openlineage.naming import find_tables, name_artifact, name_model, name_sources, name_table, name_uri
-from nightshift.runtime.identity import RunIdentity
+from nightshift.openlineage.naming import (
+    DatasetName,
+    find_tables,
+    name_artifact,
+    name_model,
+    name_sources,
+    name_table,
+    name_uri,
+)
+from nightshift.runtime.context import StepContext
+from nightshift.runtime.identity import RunIdentity, StepIdentity, list_artifacts
+from nightshift_testkit.kubeflow_runs import spec
+from pipelines import arguments
 
 DAY = "where booked_at >= {date} and booked_at < {next_date}"
 
@@ -71,3 +87,25 @@ def test_a_night_adds_a_version_to_a_dataset_and_not_a_dataset() -> None:
 def test_a_table_is_its_folder_in_the_lake_and_a_model_its_entry_in_the_registry() -> None:
     assert name_table("gs://b/lake/fraud/events/date=2025-06-30/ab.parquet") == ("gs://b", "lake/fraud/events")
     assert name_model("/work/registry", "fraud") == ("file", "/work/registry/models/fraud")
+
+
+@pytest.mark.parametrize("pipeline", ["training", "monitoring", "scoring", "release"])
+def test_on_kubeflow_what_a_step_reads_is_by_the_same_name_what_another_one_writes(pipeline: str) -> None:
+    compiled = arguments.load_compiled(pipeline, "aws")
+    run = "0af7651a-1111-4222-8333-b7ad6b716920"
+    facts = spec.RunFacts(pipeline, run, "night", dict.fromkeys(compiled.parameters, "given"), "s3://bucket/v2")
+    whole = Definition.read(compiled.yaml).fields["pipeline_spec"]
+
+    names: dict[str, set[DatasetName]] = {"inputs": set(), "outputs": set()}
+    for task, drivers in spec.walked(whole, facts):
+        executor_input = json.loads(json.dumps(drivers).replace("/salt/", f"/{uuid4()}/"))
+        context = StepContext(Namespace(executor_input=executor_input))
+        step = StepIdentity.from_context(context, {"NIGHTSHIFT_PIPELINE": pipeline})
+        assert step
+        assert (step.task, step.run.root) == (task.name, f"s3://bucket/v2/{pipeline}/{run}")
+        for kind, known in names.items():
+            uris = [uri for own in list_artifacts(executor_input, kind).values() for uri in own]
+            known.update(name_artifact(uri, step.run) for uri in uris)
+
+    assert names["inputs"] <= names["outputs"]
+    assert not any(run in name for _, name in names["outputs"])
