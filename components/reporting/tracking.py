@@ -1,6 +1,5 @@
 """Shows this run, and those that wait, in MLflow."""
 
-import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from nightshift.tracking import connection, live, nights
 from nightshift.tracking.nights import TrackedNight
 from nightshift.tracking.runs import VERSION, RunValues
 
-VARIABLE = "MLFLOW_TRACKING_URI"  # MLflow's own
 FOLDER = "tracking"  # below the audit root
 SECONDS = 60.0  # that a run waits for the server
 NOTE = "mlflow.note.content"  # tag that MLflow shows as the run's description
@@ -29,7 +27,7 @@ PAGES = {"model_card": "evaluation/model_card.md", "profile": "profile/profile.j
 def track(context: StepContext, summary: Summary, seconds: float = SECONDS) -> None:
     """Have MLflow show this run and those that wait; what goes wrong is logged, since no night fails by it."""
     try:
-        url = find_server(context.state.registry, os.environ.get(VARIABLE, ""))
+        url = registry.find_tracking_server(context.state.registry)
         if not url:
             return
         tracker = NightTracker(url, context.state)
@@ -42,13 +40,6 @@ def track(context: StepContext, summary: Summary, seconds: float = SECONDS) -> N
             step.log.warning("MLflow at %s has not answered in %g s; the next run shows this one too", url, seconds)
     except Exception as error:
         step.log.warning("MLflow does not show this run: %s", error)
-
-
-def find_server(root: str, default: str) -> str:
-    """Return the URL of the server that shows nights: the registry, or one beside a registry in a folder; or none."""
-    if registry.is_remote(root):
-        return root
-    return default if default.startswith(("http://", "https://")) else ""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ and other tools; the release record decides which one that is (see `release.py`)
 `UnavailableError` when the server does not answer.
 """
 
+import os
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -18,6 +19,8 @@ from nightshift.registry.tracking import TrackingServer
 from nightshift.registry.version import CARD, CHAMPION, PARENT_RUN, NewVersion, Version, audit
 from nightshift.runtime.errors import UserError, nearest
 from nightshift.runtime.lineage import user
+
+TRACKING = "MLFLOW_TRACKING_URI"  # MLflow's own variable
 
 __all__ = ["CARD", "CHAMPION", "PARENT_RUN", "Registry", "Version", "user"]
 
@@ -57,6 +60,14 @@ def is_remote(registry: str) -> bool:
     if scheme not in ("", "http", "https"):
         raise UserError(f"registry is {registry!r}; give a local folder or the http(s):// URL of a tracking server")
     return bool(scheme)
+
+
+def find_tracking_server(registry: str, variables: Mapping[str, str] = os.environ) -> str:
+    """Return the URL of the MLflow server that shows nights: the registry, or one beside a folder; empty for none."""
+    default = variables.get(TRACKING, "")
+    if is_remote(registry):
+        return registry
+    return default if default.startswith(("http://", "https://")) else ""
 
 
 def names(registry: str) -> list[str]:

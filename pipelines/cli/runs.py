@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nightshift import registry
 from nightshift.contracts.state import TARGETS, DeploymentTarget, State
 from nightshift.data.dates import parse_date
 from nightshift.registry.audit_log import log_action
@@ -127,7 +128,7 @@ def _execute(this: Run) -> int:
     if succeeded:
         return _show(this.folder)
     explain_failure(this, console)
-    _notify_of_failure(this)
+    _report_failure(this)
     failed = [outcome.exit_code for outcome in this.outcomes.values() if outcome.state == "failed"]
     return USER_ERROR if USER_ERROR in failed else 1
 
@@ -150,10 +151,12 @@ def _write_report(this: Run, task: PipelineTask) -> int:
         return subprocess.run(command, env=processes.environment(task), check=False).returncode
 
 
-def _notify_of_failure(this: Run) -> None:
-    """Have the reporting step notify of a failure, where the config names receivers."""
+def _report_failure(this: Run) -> None:
+    """Have the reporting step report a failure, where receivers are notified or a tracking server shows nights."""
     task = _find_reporting(this)
-    if task and this.arguments.get("config", {}).get("notify", {}).get("receivers"):
+    receivers = this.arguments.get("config", {}).get("notify", {}).get("receivers")
+    root = this.arguments.get("state", {}).get("registry", "")
+    if task and (receivers or registry.find_tracking_server(root)):
         _write_report(this, task)
 
 

@@ -295,7 +295,7 @@ def test_beside_a_registry_in_a_folder_nights_and_what_was_live_go_to_the_server
     since = datetime(2018, 8, 15, 2, tzinfo=UTC)
     entry = Entry(versions=[live], action=Action.PROMOTED, since=since, by="test")
     release_record.settle(ref.uri, ref.name, lambda _: entry)
-    monkeypatch.setenv(tracking.VARIABLE, tracking_server)
+    monkeypatch.setenv(registry.TRACKING, tracking_server)
     night.report()
     run = find_night(client, night)
     assert (run.info.status, run.data.tags["live_from"]) == ("FINISHED", "2018-08-15T02:00:00+00:00")

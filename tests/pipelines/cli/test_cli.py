@@ -64,6 +64,16 @@ def test_a_failure_names_the_step_its_command_its_last_lines_and_the_way_on(tmp_
     assert "Traceback" not in done.stdout + done.stderr
 
 
+def test_a_night_whose_step_fails_is_reported_where_a_tracking_server_shows_nights(tmp_path: Path) -> None:
+    down = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
+    words = ["run", "scoring", "--data", str(tmp_path), "--workspace", str(tmp_path)]
+    done = subprocess.run(engine(*words), capture_output=True, text=True, env=os.environ | down)
+    assert done.returncode == 2
+    (pending,) = (tmp_path / "audit/tracking").iterdir()
+    run = json.loads(pending.read_text())["run"]
+    assert json.loads((tmp_path / "runs" / run / "summary.json").read_text())["status"] == "failed"
+
+
 def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Path) -> None:
     assert nightshift(*run_of(one_step("exit 2"), tmp_path)).returncode == 2
 
