@@ -50,7 +50,7 @@ class RunEvents:
 
     def fail(self, error: BaseException) -> RunEvent:
         """Return the event of any other end."""
-        return add_error(self._make(RunState.FAIL), error)
+        return add_error(self._make(find_end(error)), error)
 
     def _make(self, state: RunState) -> RunEvent:
         named = identify_run(self.run)
@@ -81,9 +81,8 @@ class StepEvents:
         return event
 
     def fail(self, error: BaseException) -> RunEvent:
-        """Return the event of a failure, or of an abortion where the step was preempted or interrupted."""
-        is_aborted = isinstance(error, PreemptedError | KeyboardInterrupt)
-        return add_error(self._make(RunState.ABORT if is_aborted else RunState.FAIL), error)
+        """Return the event of any other end."""
+        return add_error(self._make(find_end(error)), error)
 
     @property
     def run_id(self) -> str:
@@ -106,6 +105,11 @@ def make_event(state: RunState, run: Run, lineage_job: Job, job_type: str) -> Ru
     run.facets = {**(run.facets or {}), "processing_engine": engine}
     lineage_job.facets = {"jobType": job_type_job.JobTypeJobFacet("BATCH", "NIGHTSHIFT", job_type)}
     return RunEvent(eventType=state, eventTime=datetime.now(UTC).isoformat(), run=run, job=lineage_job)
+
+
+def find_end(error: BaseException) -> RunState:
+    """Return how a run has ended: aborted where it was preempted or interrupted, else failed."""
+    return RunState.ABORT if isinstance(error, PreemptedError | KeyboardInterrupt) else RunState.FAIL
 
 
 def add_error(event: RunEvent, error: BaseException) -> RunEvent:

@@ -15,8 +15,6 @@ from nightshift.data.dates import parse_date
 from nightshift.registry.audit_log import log_action
 from nightshift.runtime.argv import shorten
 from nightshift.runtime.errors import UserError
-from nightshift.runtime.identity import RunIdentity
-from nightshift.runtime.observers import observe_run
 from nightshift.runtime.step import USER_ERROR
 from pipelines import arguments, records
 from pipelines.cli import options, plans
@@ -121,7 +119,7 @@ def _execute(this: Run) -> int:
     console.print(f"run {this.folder.name}", highlight=False)
     try:
         with ForkServer() as server, runs.lock_run(this), RunProgress(this.pipeline, console) as progress:
-            succeeded = observe_run(_identify(this), partial(runs.use_forks(this, server).execute, progress))
+            succeeded = runs.execute(runs.use_forks(this, server), progress)
     except InterruptedRunError:
         explain_resumption(this, console)
         raise
@@ -131,12 +129,6 @@ def _execute(this: Run) -> int:
     _report_failure(this)
     failed = [outcome.exit_code for outcome in this.outcomes.values() if outcome.state == "failed"]
     return USER_ERROR if USER_ERROR in failed else 1
-
-
-def _identify(this: Run) -> RunIdentity:
-    """Return the run as its steps know it."""
-    use_case = this.arguments.get("config", {}).get("name", "")
-    return RunIdentity(use_case, this.pipeline.name, this.commands.root)
 
 
 def _find_reporting(this: Run) -> PipelineTask | None:

@@ -66,7 +66,7 @@ def backfill(
             run = fresh if complete or not earlier else runs.reopen(earlier)
             done = "done" if run is fresh else "resumed"
             with runs.lock_run(run), observe(run) as observer:
-                succeeded = runs.use_forks(run, server).execute(observer)
+                succeeded = runs.execute(runs.use_forks(run, server), observer)
             yield BackfilledDay(day, done if succeeded else "failed", run.folder)
             if not succeeded:
                 return

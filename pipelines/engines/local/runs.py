@@ -4,16 +4,19 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.runtime.errors import UserError
+from nightshift.runtime.identity import RunIdentity
+from nightshift.runtime.observers import observe_run
 from nightshift.storage import locks
 from pipelines import arguments, ir, records
 from pipelines.engines.local.containers import Containers
 from pipelines.engines.local.processes import Processes
-from pipelines.engines.local.run import DEFINITION, Run
+from pipelines.engines.local.run import DEFINITION, Observer, Run
 from pipelines.engines.local.warm import Forks, ForkServer
 
 
@@ -65,6 +68,13 @@ def use_forks(run: Run, server: ForkServer) -> Run:
     if not isinstance(run.runner, Processes):
         return run
     return replace(run, runner=Forks(server=server, tasks=run.pipeline.tasks))
+
+
+def execute(run: Run, observer: Observer) -> bool:
+    """Execute a run as `Run.execute` does, and report its start and end to receivers of lineage and spans."""
+    use_case = run.arguments.get("config", {}).get("name", "")
+    identity = RunIdentity(use_case, run.pipeline.name, run.commands.root)
+    return observe_run(identity, partial(run.execute, observer))
 
 
 def reopen(folder: Path) -> Run:

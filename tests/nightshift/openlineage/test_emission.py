@@ -163,7 +163,7 @@ def test_a_gates_verdict_and_measures_are_assertions_on_the_model(collector: Col
     ]
 
 
-def fail_with(error: BaseException) -> Callable[[], None]:
+def fail_with(error: BaseException) -> Callable[[], Any]:
     def body() -> None:
         raise error
 
@@ -219,6 +219,13 @@ def test_a_night_whose_step_fails_has_failed(collector: Collector, night: Night)
 
     check_event(collector.events[-1])
     assert [event["eventType"] for event in collector.events] == ["START", "FAIL"]
+
+
+def test_a_night_that_is_interrupted_is_aborted(collector: Collector, night: Night) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        observe_run(RunIdentity("fraud", "training", night.root), fail_with(KeyboardInterrupt()))
+
+    assert [event["eventType"] for event in collector.events] == ["START", "ABORT"]
 
 
 def test_an_orchestrators_run_is_the_parent_instead(
