@@ -126,8 +126,8 @@ class LakeDay:
 
 def _beside(uri: str) -> str:
     """Return where the quarantine of a partition of events lies."""
-    root, _, rest = uri.rpartition("/events/")
-    return f"{root}/quarantine/{rest}"
+    lake, _, day, name = uri.rsplit("/", 3)
+    return storage.join(lake, "quarantine", day, name)
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,10 @@ def _count(
     unlabeled = before["unlabeled"] and split.unlabeled_rows
     are_due = bool(before["unlabeled"] or before["version"]["is_complete"])
     version = before["version"] | {"labels": split.labels, "is_complete": are_due and not unlabeled}
-    whole = not unlabeled and not RELATIONAL & {*split.rejected_rows} and _has_same_types(split, config)
-    return CountedRows(split.counts | {"unlabeled": unlabeled, "version": version}, whole)
+    is_alone = before["replaced"] is None and not unlabeled and not RELATIONAL & {*split.rejected_rows}
+    return CountedRows(
+        split.counts | {"unlabeled": unlabeled, "version": version}, is_alone and _has_same_types(split, config)
+    )
 
 
 def _has_same_types(split: "SplitRows", config: Config) -> bool:

@@ -35,6 +35,7 @@ def add(commands: options.Commands) -> None:
     command.add_argument("--reason", help="why, for the record; needed unless --dry-run is given")
     command.add_argument("--dry-run", action="store_true", help="only list files and bytes by store")
     command.add_argument("--lake", help="URI of the lake (default: the workspace's)")
+    command.add_argument("--checkpoints", help="URI of the checkpoints (default: the workspace's)")
     command.add_argument("--redis-file", help="file with the URL of the Redis that servers share their online state in")
     options.add_json(command, "erasure_decision")
     command.set_defaults(command=erase)
@@ -51,7 +52,7 @@ def erase(args: argparse.Namespace) -> int:
 
     config, state = parse(configs.load(args.config or configs.DEFAULT)), options.state(args)
     request = ErasureRequest(
-        replace(state, lake=args.lake or state.lake),
+        replace(state, lake=args.lake or state.lake, checkpoints=args.checkpoints or state.checkpoints),
         config,
         _read_subject(args, config),
         args.reason or "",

@@ -68,13 +68,19 @@ def erase(erasure: Erasure) -> None:
     _rename_in_manifests(erasure)  # by which the runs were found whose reports may show the entity
     for one in erasure.states:
         one.erase(erasure.request.subject)
-    for uri in erasure.outdated:
+    for uri in [*_list_spares(erasure), *erasure.outdated]:
         storage.remove(uri)
 
 
 def _events_uri(uri: str) -> str:
     """Return the Parquet file of the day of events to which a file belongs."""
-    return uri.replace("/quarantine/", "/events/").removesuffix(".json").removesuffix(".npy")
+    return _beside(uri, EVENTS).removesuffix(".json").removesuffix(".npy")
+
+
+def _beside(uri: str, table: str) -> str:
+    """Return the file of the same day and name in another table."""
+    lake, _, day, name = uri.rsplit("/", 3)
+    return storage.join(lake, table, day, name)
 
 
 def _replace_derived(erasure: Erasure, uri: str) -> None:
@@ -102,8 +108,7 @@ def _replace_day(erasure: Erasure, uri: str) -> None:
         again = new.partition.uri if new.is_whole else erasure.rename(uri, "from the source")
         erasure.renamed[_tombstone(uri)] = _tombstone(again).partition("/")[2]
         _note(erasure, uri, new.partition)
-    quarantine = uri.replace("/events/", "/quarantine/")
-    erasure.outdated += [f"{uri}.json", f"{uri}.npy", quarantine, uri]
+    erasure.outdated += [f"{uri}.json", f"{uri}.npy", _beside(uri, QUARANTINE), uri]
 
 
 def _tombstone(uri: str) -> str:
@@ -142,9 +147,29 @@ def _change_in_place(erasure: Erasure, finding: SubjectFile) -> None:
     if finding.action is ErasureAction.REMOVED:
         storage.remove(uri)
     elif uri.endswith((SUFFIX, search.MANIFEST_SUFFIX)) and finding.file.store == ONLINE:
-        uri = uri.removesuffix(".json")
-        snapshots.erase(uri, storage.read_bytes(uri), Snapshot.read(f"{uri}.json"), subject)
+        _replace_snapshot(erasure, uri.removesuffix(".json"))
     elif not search.is_packaged(uri):
         data = formats.find(uri).without(storage.read_bytes(uri), subject)
         if data is not None:
             storage.write_bytes(uri, data)
+
+
+def _replace_snapshot(erasure: Erasure, uri: str) -> None:
+    """Write a snapshot anew under its name, which endpoints know, from a spare one that a second attempt finds."""
+    spare = _name_spare(erasure, uri)
+    if not storage.exists(f"{spare}.json"):
+        snapshots.erase(spare, storage.read_bytes(uri), Snapshot.read(f"{uri}.json"), erasure.request.subject)
+    storage.copy(spare, uri)
+    storage.copy(f"{spare}.json", f"{uri}.json")
+
+
+def _name_spare(erasure: Erasure, uri: str) -> str:
+    return erasure.rename(uri).removesuffix(".parquet") + SUFFIX
+
+
+def _list_spares(erasure: Erasure) -> list[str]:
+    """Return the spare snapshots that are there, also of an attempt that was killed, their manifests first."""
+    lake = storage.join(erasure.request.state.lake, erasure.request.config.name, ONLINE)
+    stored = [file.uri for file in storage.walk(lake)]
+    spares = [_name_spare(erasure, uri) for uri in stored if uri.endswith(SUFFIX)]
+    return [uri for spare in spares for uri in (f"{spare}.json", spare) if uri in stored]

@@ -28,11 +28,11 @@ class StoredFile:
 
 
 def list_files(state: State, use_case: str) -> Iterator[StoredFile]:
-    """Yield every file that may hold rows or words of a use case, locks and logs of online states excepted."""
+    """Yield every file that may hold rows or words of a use case; no locks, logs of online states and own records."""
     lake = storage.join(state.lake, use_case)
     yield from (StoredFile(_find_table(lake, file.uri), file.uri, file.size) for file in _walk(lake, (listing.FILE,)))
     yield from list_folder("checkpoints", storage.join(state.checkpoints, use_case))
-    yield from list_folder("audit", state.audit)
+    yield from (file for file in list_folder("audit", state.audit) if f"/{RECORDS}/" not in file.uri)
     if not registry.is_remote(state.registry):
         root = registry.root(state.registry)
         for folder in ("models", "endpoint"):

@@ -3,6 +3,7 @@
 import json
 from argparse import Namespace
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -78,12 +79,12 @@ class Nights:
 
     Args:
         folder: of both.
-        config: the use case.
+        lake: its URI, below the folder without one.
     """
 
-    def __init__(self, folder: Path, config: Mapping[str, Any] = CONFIG) -> None:
-        self.folder, self.config = folder, dict(config)
-        self.state: State = local(folder)
+    def __init__(self, folder: Path, lake: str = "") -> None:
+        self.folder, self.config = folder, dict(CONFIG)
+        self.state: State = replace(local(folder), lake=lake or f"{folder}/lake")
         self.raw = folder / "raw"
         self.runs = 0
         self.raw.mkdir(parents=True)
@@ -102,7 +103,12 @@ class Nights:
         record = {"pipeline": "training", "started": "2024-03-21T02:00:00Z", "complete": True, "steps": {}}
         storage.write_json(str(run / "run.json"), record | {"parameters": {"config": {"name": "tiny"}}})
         uris = {name: str(run / name / name) for name in ("events", "features")}
-        flags = {"config": json.dumps(self.config), "date": str(DATE), "device": "cpu", "state": state(self.folder)}
+        flags = {
+            "config": json.dumps(self.config),
+            "date": str(DATE),
+            "device": "cpu",
+            "state": state(self.folder, lake=self.state.lake),
+        }
         ingest(StepContext(Namespace(**flags, data=str(self.raw), events=uris["events"])))
         if until != "events":
             build_features(StepContext(Namespace(**flags, **uris)))

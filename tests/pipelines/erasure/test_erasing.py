@@ -11,6 +11,7 @@ from nightshift.contracts import tables
 from nightshift.contracts.tables import Table
 from nightshift.erasure import listing
 from nightshift.runtime.errors import UserError
+from nightshift_testkit.s3 import bucket, reached_at
 from pipelines.erasure.carrying_out import plan
 
 from .nights import Nights, identities, rows, without
@@ -122,3 +123,18 @@ def test_a_second_customer_is_erased_from_days_that_were_renamed(tmp_path: Path)
     other = Nights(tmp_path / "never")
     other.deliver(without(without(frame, "ada-0001"), "bob-0002"))
     assert identities(nights.night(until="events")) == identities(other.night(until="events"))
+
+
+@pytest.mark.slow
+def test_a_customer_is_erased_from_a_lake_in_an_object_store(tmp_path: Path) -> None:
+    frame = rows(CLIENTS)
+    with bucket() as url, reached_at(url):
+        nights, never = Nights(tmp_path / "erased", "s3://lake/lake"), Nights(tmp_path / "never")
+        nights.deliver(frame)
+        never.deliver(without(frame, "ada-0001"))
+        nights.night(until="events")
+
+        decision = nights.erase("ada-0001")
+
+        assert decision.proof is not None and decision.proof.hits == {}
+        assert identities(nights.night(until="events")) == identities(never.night(until="events"))
