@@ -18,7 +18,10 @@ SOURCE = (
 )
 COUNTS = "counts, metrics and charts in reports and records are sums over all rows and name nobody"
 DATABASE = "rows of scores in your database have event ids; delete them there"
-SERVER = "the tracking server holds models, which have no ids; it was not searched"
+SERVER = (
+    "the tracking server was not searched: models there have no ids, reports of nights may show an event; "
+    "delete the runs that read the entity's days there"
+)
 
 
 def list_kept(state: State, config: Config, days: list[date]) -> list[KeptData]:

@@ -37,6 +37,9 @@ def list_files(state: State, use_case: str) -> Iterator[StoredFile]:
         root = registry.root(state.registry)
         for folder in ("models", "endpoint"):
             yield from list_folder(folder, storage.join(root, folder, use_case))
+        for file in list_folder("releases", storage.join(root, "releases")):
+            if file.uri.rsplit("/", 1)[1].startswith(f"{use_case}."):
+                yield file
     for run in list_runs(state.runs, use_case):
         yield from list_folder("runs", str(run))
 

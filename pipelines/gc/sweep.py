@@ -18,7 +18,7 @@ from nightshift import registry, storage
 from nightshift.config import Config
 from nightshift.contracts.state import State
 from nightshift.local import endpoint
-from nightshift.registry import release_record
+from nightshift.registry import approvals, release_record
 from nightshift.runtime.errors import UserError
 from pipelines import records
 from pipelines.engines.local import runs
@@ -127,10 +127,9 @@ def _remove(plan: RemovalPlan, state: State, use_case: str) -> None:
 
 
 def _versions(uri: str, use_case: str) -> list[StoredVersion]:
-    served = endpoint.find_version(uri, use_case)
-    pinned = ({served: "endpoint"} if served else {}) | release_record.list_pinned(
-        release_record.ReleaseRef(uri, use_case)
-    )
+    served, ref = endpoint.find_version(uri, use_case), release_record.ReleaseRef(uri, use_case)
+    waiting = {one.version: "waits for approval" for one in approvals.list_waiting(ref, release_record.read(ref))}
+    pinned = waiting | ({served: "endpoint"} if served else {}) | release_record.list_pinned(ref)
     return [
         StoredVersion(
             name=str(version.version),

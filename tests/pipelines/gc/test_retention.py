@@ -24,7 +24,7 @@ from nightshift.contracts import package, tables
 from nightshift.contracts.registry import RegisteredVersion
 from nightshift.contracts.tables import Partition, Table
 from nightshift.local import endpoint
-from nightshift.registry import release_record
+from nightshift.registry import approvals, release_record
 from nightshift.registry.release_record import ReleaseRef
 from nightshift.runtime.errors import UserError
 from nightshift.serving.files import DeploymentPointer, pointer_uri
@@ -109,6 +109,24 @@ def workspace(stocked: str, tmp_path: Path) -> Workspace:
 
 def names(items: list[Any]) -> list[str]:
     return [item.name for item in items]
+
+
+def test_a_version_that_waits_for_approval_stays_with_the_days_of_its_run(workspace: Workspace) -> None:
+    part = workspace.partition("2025-01-01", 300)
+    workspace.run("made", 300, part)
+    workspace.run("new", 1)
+    workspace.version(2, 300, "made")
+    ref = ReleaseRef(workspace.state.registry, "fraud")
+    second = registry.find(workspace.state.registry, "fraud", 2)
+    release = release_record.read(ref)
+    champion = release.live.sha256 if release else None
+    approvals.note(ref, 2, approvals.describe(release_record.describe(second), champion, "made", ["it passed"]))
+    limited = parse(configs.load("fraud") | {"retention": {"events_days": 30}})
+
+    removals = sweep.plan_removals(workspace.state, limited, NOW)
+
+    assert "2" not in names(removals.versions) and names(removals.partitions) == []
+    assert removals.overdue == {"events": 1}
 
 
 def test_quarantined_rows_past_their_limit_go_and_their_day_of_events_stays(workspace: Workspace) -> None:
