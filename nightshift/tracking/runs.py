@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from mlflow.entities import Metric, Run
 
 ID = "nightshift.id"  # tag by which a run is looked for; a hash, since MLflow's filters cannot escape quotes
+CLAIM = "nightshift.claim"  # tag with the same, of a run that does not count yet too
 VERSION = "version"  # tag with the number of the version that a run has registered
 LOSS = "loss"
 LONGEST = 5000  # characters of a value; MLflow refuses parameters of more than 6000, and tags of more than 8000
 BATCH = 900  # metrics of a request; MLflow takes 1000
-TRIES = 10
+TRIES = 20
+PATIENCE = 8  # tries after which the claims of others count as dead; what these write then fails
 PAUSE = 0.5  # seconds, at most, until the next try
 START = re.compile(r"\d{8}T\d{12}(?=$|/)")  # at the end of a run's name
 
@@ -62,8 +64,8 @@ def find_or_create(
 ) -> "Run":
     """Return the run of a key, which is created once, however many processes ask for it at the same time.
 
-    MLflow has no conditional writes: of those that create a run, each looks again and removes its own where it is not
-    the only one.
+    MLflow has no conditional writes. A new run is a claim at first, which nobody else uses. It gets its identity if
+    there is no other claim; otherwise it is removed, and tried again. A claim that stays is of a killed process.
 
     Args:
         client: of the server.
@@ -73,19 +75,23 @@ def find_or_create(
         tags: of a new run.
 
     Raises:
-        UnavailableError: when others create it all the time.
+        UnavailableError: when others claim it all the time.
     """
-    query = f"tags.`{ID}` = '{storage.fingerprint(key)}'"
-    labels = {ID: storage.fingerprint(key), **(tags or {})}
-    for _ in range(TRIES):
-        if runs := client.search_runs([experiment], query, max_results=1):
+    identity = storage.fingerprint(key)
+    labels = {CLAIM: identity, **(tags or {})}
+    for attempt in range(TRIES):
+        if runs := client.search_runs([experiment], f"tags.`{ID}` = '{identity}'", max_results=1):
             return runs[0]
-        created = client.create_run(experiment, start_time=_read_start(key), tags=labels, run_name=name)
-        if len(client.search_runs([experiment], query, max_results=2)) == 1:
-            return created
-        client.delete_run(created.info.run_id)
+        own = client.create_run(experiment, start_time=_read_start(key), tags=labels, run_name=name)
+        claims = client.search_runs([experiment], f"tags.`{CLAIM}` = '{identity}'")
+        if len(claims) == 1:
+            client.set_tag(own.info.run_id, ID, identity)
+            return own
+        dead = [run for run in claims if ID not in run.data.tags] if attempt >= PATIENCE else [own]
+        for run in dead:
+            client.delete_run(run.info.run_id)
         time.sleep(random.uniform(0, PAUSE))  # noqa: S311 - writers that meet are spread
-    raise UnavailableError(f"run {name} was created by others {TRIES} times in a row; run the same command again")
+    raise UnavailableError(f"run {name} was claimed by others {TRIES} times in a row; run the same command again")
 
 
 def update(client: "MlflowClient", run: "Run", values: RunValues) -> None:

@@ -20,7 +20,7 @@ from nightshift.registry.release_record import ReleaseRef
 from nightshift.runtime.context import StepContext
 from nightshift.tracking import nights
 from nightshift.tracking.nights import TrackedNight
-from nightshift.tracking.runs import ID, RunValues
+from nightshift.tracking.runs import CLAIM, ID, RunValues
 from nightshift_testkit.servers import serving
 from tests.components.reporting.conftest import SCORES, Sample
 from tests.components.states import state
@@ -195,7 +195,7 @@ def test_a_server_that_never_answers_costs_a_night_no_more_than_the_time_it_has(
 
 
 def test_a_night_that_is_shown_by_several_at_once_is_one_run(night, tracking_server, client):
-    few, start, errors = make_small(night), threading.Barrier(3), []
+    few, start, errors = make_small(night), threading.Barrier(4), []
 
     def show_it() -> None:
         start.wait()
@@ -204,7 +204,7 @@ def test_a_night_that_is_shown_by_several_at_once_is_one_run(night, tracking_ser
         except Exception as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=show_it) for _ in range(3)]
+    threads = [threading.Thread(target=show_it) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -250,7 +250,7 @@ def test_a_night_that_is_killed_at_any_request_is_one_run_after_the_next_try(nig
     expected = describe(client, next(run for run in runs if run.info.run_name == killed.run))
     for run in runs:
         described = describe(client, run)
-        described["tags"] |= {name: expected["tags"][name] for name in ("mlflow.runName", ID)}
+        described["tags"] |= {name: expected["tags"][name] for name in ("mlflow.runName", ID, CLAIM)}
         assert described == expected
 
 
