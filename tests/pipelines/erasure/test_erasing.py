@@ -1,6 +1,7 @@
 """A customer is erased from a workspace that nights have filled, and the nights after are as if it had never been."""
 
 import json
+import shutil
 from datetime import date
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from nightshift.contracts import tables
 from nightshift.contracts.tables import Table
 from nightshift.erasure import listing
 from nightshift.runtime.errors import UserError
+from nightshift.storage import locks
 from nightshift_testkit.s3 import bucket, reached_at
 from pipelines.erasure.carrying_out import plan
 
@@ -138,3 +140,46 @@ def test_a_customer_is_erased_from_a_lake_in_an_object_store(tmp_path: Path) -> 
 
         assert decision.proof is not None and decision.proof.hits == {}
         assert identities(nights.night(until="events")) == identities(never.night(until="events"))
+
+
+def days_in_lake(nights: Nights) -> set[str]:
+    return {
+        str(path.relative_to(nights.folder)) for path in (nights.folder / "lake" / "tiny" / "events").rglob("*.parquet")
+    }
+
+
+def test_a_run_on_the_same_source_uses_the_renamed_days_and_makes_none_anew(tmp_path: Path) -> None:
+    nights = Nights(tmp_path)
+    nights.deliver(rows(CLIENTS))
+    nights.night(until="events")
+    before = days_in_lake(nights)
+    nights.erase("ada-0001")
+    renamed = days_in_lake(nights)
+    assert len(renamed) == len(before) and len(renamed - before) > 5
+
+    nights.night(until="events")
+
+    assert days_in_lake(nights) == renamed
+
+
+def test_the_same_source_ingested_anew_does_not_bring_the_customer_back(tmp_path: Path) -> None:
+    frame, nights, never = rows(CLIENTS), Nights(tmp_path / "erased"), Nights(tmp_path / "never")
+    nights.deliver(frame)
+    never.deliver(without(frame, "ada-0001"))
+    nights.night(until="events")
+    nights.erase("ada-0001")
+    for table in ("events", "quarantine"):  # as if past its retention
+        shutil.rmtree(nights.folder / "lake" / "tiny" / table)
+
+    assert identities(nights.night(until="events")) == identities(never.night(until="events"))
+    with pytest.raises(UserError, match="was erased on"):
+        nights.erase("ada-0001")
+
+
+def test_an_erasure_is_refused_while_a_run_of_the_use_case_is_in_progress(tmp_path: Path) -> None:
+    nights = Nights(tmp_path)
+    gate = tmp_path / "runs" / ".locks" / "tiny.gate"
+    gate.parent.mkdir(parents=True)
+    with locks.hold(gate, shared=True), pytest.raises(UserError, match="a run of 'tiny' .* is in progress"):
+        nights.erase("ada-0001")
+    assert not (tmp_path / "lake").exists()
