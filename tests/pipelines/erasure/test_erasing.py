@@ -180,6 +180,6 @@ def test_an_erasure_is_refused_while_a_run_of_the_use_case_is_in_progress(tmp_pa
     nights = Nights(tmp_path)
     gate = tmp_path / "runs" / ".locks" / "tiny.gate"
     gate.parent.mkdir(parents=True)
-    with locks.hold(gate, shared=True), pytest.raises(UserError, match="a run of 'tiny' .* is in progress"):
+    with locks.hold(gate, shared=True), pytest.raises(UserError, match=r"a run of 'tiny' .* is in progress"):
         nights.erase("ada-0001")
     assert not (tmp_path / "lake").exists()
