@@ -45,25 +45,25 @@ def write_runs(folder: Path, count: int) -> None:
 
 def read_pages(url: str, paths: Sequence[str]) -> list[tuple[str, float]]:
     """Open pages one after the other; return the path and the seconds of each."""
-    connection, taken = HTTPConnection(urlsplit(url).netloc), []
+    connection, durations = HTTPConnection(urlsplit(url).netloc), []
     for path in paths:
         began = time.perf_counter()
         connection.request("GET", path)
         answer = connection.getresponse()
         content = answer.read()
         assert answer.status == 200, content
-        taken.append((path, time.perf_counter() - began))
+        durations.append((path, time.perf_counter() - began))
         time.sleep(PAUSE)
     connection.close()
-    return taken
+    return durations
 
 
 def measure(url: str, readers: int) -> list[figures.Row]:
     """Return a row a page, for some readers at once."""
     paths = [list(islice(cycle(PATHS), reader % len(PATHS), reader % len(PATHS) + READS)) for reader in range(readers)]
     with ThreadPoolExecutor(readers) as pool:
-        taken = [one for visits in pool.map(read_pages, [url] * readers, paths) for one in visits]
-    return [_summarize(path, readers, [seconds for page, seconds in taken if page == path]) for path in PATHS]
+        durations = [one for visits in pool.map(read_pages, [url] * readers, paths) for one in visits]
+    return [_summarize(path, readers, [seconds for page, seconds in durations if page == path]) for path in PATHS]
 
 
 def _summarize(path: str, readers: int, seconds: Sequence[float]) -> figures.Row:
