@@ -19,15 +19,18 @@ from dataclasses import dataclass
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_urlsafe
 from statistics import median
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from benchmarks import figures
 from nightshift_llm.gateway import ledger_file
 from nightshift_llm.pages import KEYS, LEDGER
 from nightshift_testkit.browsers import open_browser, serve_pages
 from nightshift_testkit.processes import engine
-from nightshift_testkit.week import CARD, DAYS, REASON, REFUSED, write_week
+from nightshift_testkit.week import CARD, DAYS, REASON, REFUSED, WAITING, write_week
+from pipelines.ui import TOKEN
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 ROUNDS = 5
 REFUSED_RUN = f"fraud-training-{DAYS[-1]}-20261129T020000000000"
 EVENT = "2750"
+BECAUSE = "The shop has agreed"
+PASS = token_urlsafe()
 KEY = "search"
 USED, ALLOWED = 900_000, 1_000_000  # tokens of a day
 
@@ -66,6 +71,13 @@ class Visit:
         """Press a button."""
         self.page.get_by_role("button", name=button, exact=True).click()
         self.clicks += 1
+
+    def act(self, form: str, reason: str) -> None:
+        """Give a form its reason and send it."""
+        fields = self.page.get_by_role("form", name=form, exact=True)
+        fields.get_by_role("textbox", name="Reason").fill(reason)
+        fields.get_by_role("button").click()
+        self.clicks += 2
 
     def wait_for(self, answer: str) -> None:
         """Wait until the answer can be seen."""
@@ -126,6 +138,29 @@ TASKS = {
     ),
 }
 
+WAITS = f"fraud · version {WAITING} waits for an approval"
+
+
+def approve(visit: Visit) -> None:
+    """Approve the version that waits."""
+    visit.follow(WAITS)
+    visit.act(f"Approve version {WAITING}", BECAUSE)
+
+
+def roll_back(visit: Visit) -> None:
+    """Restore the champion before."""
+    visit.follow("fraud", "Releases")
+    visit.act("Roll back", BECAUSE)
+
+
+# what changes the workspace is done once, in this order
+ACTIONS = {
+    f"Approve version {WAITING}.": PersonTask(
+        "Champion, live since", approve, [["approve", str(WAITING), "--reason", BECAUSE]]
+    ),
+    "Roll back.": PersonTask("Rolled back,", roll_back, [["rollback", "--reason", BECAUSE]]),
+}
+
 
 def write_gateway(folder: Path) -> dict[str, str]:
     """Write a gateway's ledger and keys into a folder; return the environment that names them."""
@@ -157,17 +192,21 @@ def run_commands(folder: Path, task: PersonTask, environment: Mapping[str, str])
 
 def measure(folder: Path) -> list[figures.Row]:
     """Do every task both ways; return a row a task."""
-    write_week(folder)
-    environment = write_gateway(folder)
-    rows = []
-    with serve_pages(folder, **environment) as url, open_browser() as browser:
+    by_pages, by_commands = folder / "pages", folder / "commands"
+    for workspace in (by_pages, by_commands):
+        write_week(workspace)
+        environment = write_gateway(workspace)
+    environment[TOKEN] = PASS
+    rounds = dict.fromkeys(TASKS, ROUNDS) | dict.fromkeys(ACTIONS, 1)
+    rows: list[figures.Row] = []
+    with serve_pages(by_pages, "--allow", **environment) as url, open_browser() as browser:
         page = browser.new_page()
-        page.goto(url)  # the index is read once
-        for name, task in TASKS.items():
-            visits = [browse(page, url, task) for _ in range(ROUNDS)]
-            command_seconds = median(run_commands(folder, task, environment) for _ in range(ROUNDS))
+        page.goto(f"{url}/login?token={quote(PASS)}")
+        for name, task in (TASKS | ACTIONS).items():
+            visits = [browse(page, url, task) for _ in range(rounds[name])]
+            seconds = median(run_commands(by_commands, task, environment) for _ in range(rounds[name]))
             rows.append({"task": name, "clicks": visits[0][0], "pages, seconds": median(took for _, took in visits),
-                         "commands": len(task.commands), "commands, seconds": command_seconds})  # fmt: skip
+                         "commands": len(task.commands), "commands, seconds": seconds})  # fmt: skip
     return rows
 
 
@@ -175,7 +214,8 @@ def main() -> None:
     """Print the table."""
     with tempfile.TemporaryDirectory() as folder:
         rows = measure(Path(folder))
-    figures.publish("ui-tasks", rows, f"Median of {ROUNDS}; the machine's seconds, without reading and typing.")
+    note = f"Median of {ROUNDS}, of what changes the workspace once. The machine's seconds, without reading and typing."
+    figures.publish("ui-tasks", rows, note)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A week of a use case's nights in a workspace, written without training: for pages, commands and their pictures.
 
-Version 7 was refused, version 6 is live since the 27th; `amount` drifts since the 25th; two nights of scoring failed.
+Version 5 is live, 6 waits for a person's approval, 7 was refused; `amount` drifts since the 25th; scoring failed twice.
 """
 
 import json
@@ -21,14 +21,14 @@ from nightshift.contracts.release_record import Action, Entry, Release, Released
 from nightshift.contracts.section import Fact, Page, Section, SectionOutcome, Text
 from nightshift.contracts.tables import Partition, Table, partition_uri, write_table
 from nightshift.contracts.verdict import Decision, Measure, Verdict
-from nightshift.registry import release_record
+from nightshift.registry import approvals, release_record
 from nightshift.registry.release_record import ReleaseRef
 from nightshift_testkit import fixtures
 from pipelines import configs
 
 NAME = "fraud"
 DAYS = tuple(date(2026, 11, 22) + timedelta(days=number) for number in range(7))
-REFUSED, LIVE = 7, 6  # versions
+LIVE, WAITING, REFUSED = 5, 6, 7  # versions
 FAILED = {date(2026, 11, 24): "23 % of the rows are rejected, at most 5 % may be",
           date(2026, 11, 26): "the store refused the connection"}  # fmt: skip
 DRIFTS = {"amount": date(2026, 11, 25), "terminal_count_7d": date(2026, 11, 27)}  # input -> since when
@@ -109,8 +109,8 @@ class WrittenNight:
         reason = REASON if self.decision is Decision.FAIL else "It is at least as good as the champion."
         _write_verdict(run, "evaluation", self.decision, [reason], [measure])
         is_refused = self.decision is Decision.FAIL
-        label, tone = ("refused", "bad") if is_refused else ("promoted", "good")
-        headline = f"Version {self.number} {'was refused' if is_refused else 'is live'}"
+        label, tone = ("refused", "bad") if is_refused else ("passed", "good")
+        headline = f"Version {self.number} {'was refused' if is_refused else 'has passed its gates'}"
         _write_page(run, SectionOutcome(headline=headline, label=label, tone=tone, reasons=[reason]), "Model quality")
 
     def _write_monitoring(self) -> None:
@@ -190,6 +190,9 @@ def _write_release(folder: Path, nights: Sequence[WrittenNight]) -> None:
     record = Release(use_case=NAME, history=entries[:-1], **dict(entries[-1]))
     record.write(ref.uri)
     release_record.mirror(ref, record)
+    waiting = ReleasedVersion(version=WAITING, sha256=known[WAITING])
+    reasons = ["It is at least as good as the champion."]
+    approvals.note(ref, WAITING, approvals.describe(waiting, record.live.sha256, "", reasons))
 
 
 def _price(seconds: Mapping[str, float]) -> dict[str, dict[str, Any]]:

@@ -22,7 +22,7 @@ PATHS = {
     "/": "scoring failed in ingestion",
     "/runs": RUN,
     f"/runs/{RUN}/report": "Version 7 was refused",
-    f"/models/{NAME}": "2026-11-28 02:25",
+    f"/models/{NAME}": "2026-11-27 02:25",
     f"/models/{NAME}/7": "average precision 0.61 lies below",
     f"/drift/{NAME}": "terminal_count_7d",
     "/costs": "13.01",
