@@ -32,7 +32,6 @@ DATA ?= simulator
 CONFIG ?= fraud
 DATE ?=
 DEVICE ?= cpu
-BROWSER ?= chromium
 CLOUD ?= aws
 ENV ?= dev
 # folder of the answers about environments, such as that of a project of one's own (default: infra/answers)
@@ -140,8 +139,9 @@ docs: $(VENV)/.dev ## Build the documentation as a site, check its links: runs/d
 	$(BIN)/zensical build --strict
 	$(BIN)/lychee --offline --include-fragments --no-progress --root-dir "$(CURDIR)/runs/docs/site" 'runs/docs/site/**/*.html'
 
-screenshots: $(VENV)/.run ## Run the use case fraud and take the pictures of its pages anew: make screenshots [BROWSER=chromium]
-	$(BIN)/python docs/screenshots.py "$(BROWSER)" runs/screenshots
+screenshots: $(VENV)/.dev ## Run the use case fraud and take the pictures of its reports and of the UI anew, in Chromium
+	rm -rf runs/screenshots
+	PYTHONPATH=. $(BIN)/python docs/screenshots.py runs/screenshots
 
 compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and write what is generated of docs/
 	$(BIN)/nightshift compile

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 AXE = Path(".axe/package/axe.min.js")  # in the checkout; `make axe` downloads it
+AFAR = (104, 56)  # pixels of a picture that is compared
+NOTICED = 12  # difference of a color, of 255, that an eye notices
 SEVERE = ("serious", "critical")
 
 
@@ -49,6 +51,18 @@ def find_barriers(page: "Page") -> list[str]:
         for finding in findings
         if finding["impact"] in SEVERE
     ]
+
+
+def compare_pictures(first: Path, second: Path) -> float:
+    """Return the share of two pictures, 0 to 1, in which an eye from afar sees other blocks or colors."""
+    from PIL import Image, ImageChops, ImageFilter
+
+    afar = [
+        Image.open(path).convert("RGB").resize(AFAR, Image.Resampling.BOX).filter(ImageFilter.GaussianBlur(2))
+        for path in (first, second)
+    ]
+    differing = ImageChops.difference(*afar).convert("L").point(lambda value: 255 if value > NOTICED else 0)
+    return differing.histogram()[255] / (AFAR[0] * AFAR[1])
 
 
 def require(is_there: bool, message: str) -> None:
