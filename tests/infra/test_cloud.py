@@ -83,7 +83,7 @@ def test_an_example_is_written_as_init_writes_a_file(name: str) -> None:
         (
             "[base,",
             "[bsae,",
-            "images.0: Input should be 'base', 'serving', 'serving-gpu', 'airflow' or 'rapids', got 'bsae'",
+            "images.0: Input should be 'base', 'serving', 'serving-gpu', 'airflow', 'rapids' or 'worker', got 'bsae'",
         ),
         ("kueue:", "queue:", "gpu.queue: unknown key; remove it"),
         ("'000000000000'", "'12'", "account.id: String should match pattern '^[0-9]{12}$', got '12'"),
