@@ -142,14 +142,14 @@ def test_a_second_version_updates_a_project_and_keeps_its_users_changes(project:
     before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
 
     shown = run(python, project, "-m", "pipelines.cli", "update").stdout
-    assert '-dependencies = ["nightshift-ml[cpu]==' in shown
-    assert '+dependencies = ["nightshift-ml[cpu]==99.1.0"]' in shown and "+/models-of-99/" in shown
+    assert '-dependencies = ["nightshift-ml[cpu,ui]==' in shown
+    assert '+dependencies = ["nightshift-ml[cpu,ui]==99.1.0"]' in shown and "+/models-of-99/" in shown
     run(python, project, "-m", "pipelines.cli", "update", "--check", code=1)
     assert {path: path.read_bytes() for path in project.rglob("*") if path.is_file()} == before
 
     run(python, project, "-m", "pipelines.cli", "update", "--apply")
     merged = requirements.read_text()
-    assert 'test = ["hypothesis", "pytest' in merged and '"nightshift-ml[cpu]==99.1.0"' in merged
+    assert 'test = ["hypothesis", "pytest' in merged and '"nightshift-ml[cpu,ui]==99.1.0"' in merged
     assert (project / ".gitignore").read_text().endswith("/models-of-99/\n")
     run(python, project, "-m", "pipelines.cli", "update", "--check")
 
