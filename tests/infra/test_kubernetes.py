@@ -106,7 +106,8 @@ def test_steps_may_write_the_root_of_a_new_file_system(site: Site, tmp_path: Pat
 def image_user() -> tuple[int, int]:
     """The user and group under which every image runs."""
     text = (FOLDER.parents[1] / "containers" / "Dockerfile").read_text()
-    ((user, group),) = set(re.findall(r"^USER (\d+):(\d+)$", text, re.MULTILINE))
+    stages = (re.findall(r"^USER (\d+):(\d+)$", stage, re.MULTILINE) for stage in text.split("\nFROM "))
+    ((user, group),) = {users[-1] for users in stages if users}
     return int(user), int(group)
 
 
