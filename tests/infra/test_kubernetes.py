@@ -78,6 +78,7 @@ def test_the_claims_that_steps_mount_are_there(site: Site) -> None:
         assert claim["spec"]["resources"] == {"requests": {"storage": "1Gi"}} and "storageClassName" in claim["spec"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("site", CLUSTERS, ids=lambda site: site.name)
 def test_steps_may_write_the_root_of_a_new_file_system(site: Site, tmp_path: Path) -> None:
     """What the installation runs as root hands a folder of root's over to the user of the images."""
