@@ -35,7 +35,7 @@ from pipelines.ui import TOKEN
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-ROUNDS = 5
+ROUNDS = 3
 REFUSED_RUN = f"fraud-training-{DAYS[-1]}-20261129T020000000000"
 EVENT = "2750"
 BECAUSE = "The shop has agreed"
