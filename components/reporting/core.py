@@ -222,7 +222,9 @@ def _step(artifact: str, artifacts: RunArtifacts, costs: Costs) -> Step:
     seconds = recorded.get("seconds", measured.get("seconds"))
     error = measured.get("error")
     return Step(
-        state=_state(recorded.get("state"), bool(error), ARTIFACTS[artifact].last_file in artifacts.files),
+        state=_state(
+            recorded.get("state", "failed" if error else None), ARTIFACTS[artifact].last_file in artifacts.files
+        ),
         seconds=measured.get("seconds"),
         cpu_seconds=measured.get("cpu_seconds"),
         peak_memory_bytes=measured.get("peak_memory_bytes"),
@@ -233,11 +235,11 @@ def _step(artifact: str, artifacts: RunArtifacts, costs: Costs) -> Step:
     )
 
 
-def _state(recorded: State | None, has_error: bool, has_result: bool) -> State:
+def _state(recorded: State | None, has_result: bool) -> State:
     """Return how a step ended; a result that has gone missing since is none."""
     if has_result:
         return recorded or "done"
-    return "failed" if recorded == "failed" or has_error else "skipped"
+    return "failed" if recorded == "failed" else "skipped"
 
 
 def _count_rows(artifacts: RunArtifacts) -> RowCounts:
