@@ -38,6 +38,11 @@ ABSENT = {
     "TrainingRuntime": "nightshift",
     "Role|RoleBinding": "nightshift-training",
 }
+# what notifies reads the state, which is in a bucket there
+UNMOUNTED = [
+    {"op": "remove", "path": f"/spec/jobTemplate/spec/template/spec/{field}"}
+    for field in ("containers/0/volumeMounts", "volumes")
+]
 DELETED = {"$patch": "delete", "apiVersion": "v1", "kind": "any", "metadata": {"name": "any"}}
 
 
@@ -223,7 +228,11 @@ def _runs(answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: 
     ]
     if infrastructure.state:
         absent = [_patch(kind, name, DELETED) for kind, name in ABSENT.items()]
-        patches = [*absent, *_limit_egress(answers, "nightshift-steps", 3)]
+        patches = [
+            *absent,
+            _patch("CronJob", "nightshift-notify", UNMOUNTED),
+            *_limit_egress(answers, "nightshift-steps", 3),
+        ]
         return {"resources": [f"kubernetes/{answers.cloud}"], "images": images, "patches": patches}
     preloading = ["cluster/images"] if answers.gpu.preload_images else []
     fabric = [] if answers.gpu.fabric is Fabric.NONE else [f"kubernetes/{answers.gpu.fabric}"]

@@ -25,10 +25,10 @@ _SHARED = {
         "cluster/kueue",
         "kubernetes/language",
         "kubernetes/multi-user",
-        "kubernetes/ui",
     ),
-    "gcp": ("cluster/kueue", "kubernetes/language", "kubernetes/multi-user", "kubernetes/ui"),
+    "gcp": ("cluster/kueue", "kubernetes/language", "kubernetes/multi-user"),
 }
+_MOUNTING = ("kubernetes/ui",)  # where there is a shared file system
 
 
 def read(cloud: str, name: str, infra: Path = terraform.INFRA) -> Environment:
@@ -90,7 +90,7 @@ def manifests(answers: EnvironmentAnswers, outputs: Json, infra: Path) -> tuple[
         UserError: when kustomize refuses a folder.
     """
     with tempfile.TemporaryDirectory(dir=infra.parent) as scratch:
-        folders = [infra / name for name in _SHARED[answers.cloud]]
+        folders = [infra / name for name in (*_SHARED[answers.cloud], *_list_mounting(outputs))]
         if outputs:
             (Path(scratch) / rendering.OUTPUTS).write_text(json.dumps(outputs))
             folders += _overlays(answers, Path(scratch), infra)
@@ -98,6 +98,12 @@ def manifests(answers: EnvironmentAnswers, outputs: Json, infra: Path) -> tuple[
             folders += [infra / "cluster" / "namespaces", infra / "kubernetes" / answers.cloud, infra / "monitoring"]
         objects = [value for folder in folders for value in render(folder)]
     return (*objects, *_patches(infra / "cluster" / "pipelines")), _values(infra)
+
+
+def _list_mounting(outputs: Json) -> tuple[str, ...]:
+    """Return the folders whose pods mount the shared file system, where there is one, or no output says."""
+    has_volume = any((outputs.get(name) or {}).get("value") for name in ("lustre", "volume"))
+    return _MOUNTING if has_volume or not outputs else ()
 
 
 def _overlays(answers: EnvironmentAnswers, scratch: Path, infra: Path) -> Iterator[Path]:

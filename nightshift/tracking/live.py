@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ def tag_runs(client: "MlflowClient", use_case: str, record: Release) -> None:
     experiment = runs.find_experiment(client, use_case)
     for run in client.search_runs([experiment], f"tags.{runs.VERSION} != ''", max_results=5000):
         for name, value in _select_changed(run.data.tags, tags.get(run.data.tags[runs.VERSION], {})):
-            client.set_tag(run.info.run_id, name, value)
+            runs.retry_conflict(partial(client.set_tag, run.info.run_id, name, value))
 
 
 def tag_versions(client: "MlflowClient", name: str, record: Release) -> None:
@@ -46,7 +47,8 @@ def tag_versions(client: "MlflowClient", name: str, record: Release) -> None:
     tags = describe(record)
     for version in client.search_model_versions(f"name='{name}'"):
         for key, value in _select_changed(version.tags, tags.get(str(version.version), {})):
-            client.set_model_version_tag(name, str(version.version), key, value)
+            write = partial(client.set_model_version_tag, name, str(version.version), key, value)
+            runs.retry_conflict(write)
 
 
 def _select_changed(known: Mapping[str, str], wanted: Mapping[str, str]) -> list[tuple[str, str]]:

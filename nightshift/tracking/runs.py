@@ -3,7 +3,7 @@
 import random
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ VERSION = "version"  # tag with the number of the version that a run has registe
 LOSS = "loss"
 LONGEST = 5000  # characters of a value; MLflow refuses parameters of more than 6000, and tags of more than 8000
 BATCH = 900  # metrics of a request; MLflow takes 1000
+CONFLICT = "IntegrityError"  # in MLflow's message, of SQLAlchemy
 TRIES = 20
 PATIENCE = 8  # tries after which the claims of others count as dead; what these write then fails
 PAUSE = 0.5  # seconds, at most, until the next try
@@ -99,6 +100,24 @@ def update(client: "MlflowClient", run: "Run", values: RunValues) -> None:
 
     A parameter keeps its first value in MLflow, so what another attempt has changed is a tag of the same name.
     """
+    retry_conflict(lambda: _log(client, client.get_run(run.info.run_id), values))
+
+
+def retry_conflict(write: Callable[[], object]) -> None:
+    """Write again what MLflow's database has refused since another process wrote the same at the same time."""
+    from mlflow.exceptions import MlflowException
+
+    for attempt in range(TRIES):
+        try:
+            write()
+        except MlflowException as error:
+            if CONFLICT not in str(error) or attempt == TRIES - 1:
+                raise
+        else:
+            return
+
+
+def _log(client: "MlflowClient", run: "Run", values: RunValues) -> None:
     from mlflow.entities import Param, RunTag
 
     known, parameters = run.data.params, _shorten(values.parameters)

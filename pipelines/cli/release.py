@@ -31,6 +31,8 @@ def release(args: argparse.Namespace) -> int:
     """Start, show, pause, resume or abort a release; `nightshift run release` advances it."""
     if (args.version is not None) != (args.action == "start"):
         raise UserError(f"release {args.action} takes {'a version' if args.version is None else 'no version'}")
+    if args.version and not args.version.isdecimal():
+        raise UserError(f"version is {args.version!r}; give a number, as in `nightshift models`")
     state = options.select_state(args)
     status = manage.status(state, options.use_case(args)) if args.action == "status" else _act(state, args)
     return options.print_document(manage.read(state, options.use_case(args))) if args.json else options.say(status)
@@ -40,10 +42,4 @@ def _act(state: State, args: argparse.Namespace) -> str:
     name = registry.choose_name(state.registry, options.use_case(args))
     subject = f"version {args.version}" if args.version else "release"
     with log_action(state, f"release {args.action}", name, subject, args.reason):
-        return _start(state, args) if args.version else ACTIONS[args.action](state, name)
-
-
-def _start(state: State, args: argparse.Namespace) -> str:
-    if not args.version.isdecimal():
-        raise UserError(f"version is {args.version!r}; give a number, as in `nightshift models`")
-    return manage.start(state, options.use_case(args), int(args.version))
+        return manage.start(state, name, int(args.version)) if args.version else ACTIONS[args.action](state, name)

@@ -199,7 +199,7 @@ def test_cuda_without_rapids_is_refused_in_one_line_never_computed_on_the_cpu(tm
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(
-        "features: --device cuda needs RAPIDS, which cannot be imported (No module named 'cudf'); in the "
+        "features: --device cuda needs RAPIDS, which cannot be imported (No module named 'cudf'); run pip "
     )
     assert line.endswith("or run with --device cpu")
     assert not (tmp_path / "features.json").exists()

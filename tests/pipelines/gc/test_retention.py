@@ -543,7 +543,7 @@ def anything(draw: st.DrawFn) -> Inventory:
         draw(st.lists(version, **by_name)),
         draw(st.lists(stored_run, **by_name)),
         draw(st.lists(part, **by_name)),
-        draw(st.none() | few),
+        latest=draw(st.none() | few),
     )
 
 
@@ -558,7 +558,7 @@ def test_nothing_that_is_needed_young_or_cannot_be_read_is_ever_planned_and_what
         [version for version in inventory.versions if version not in plan.versions],
         [run for run in inventory.runs if run not in plan.runs],
         [part for part in inventory.partitions if part not in plan.partitions],
-        inventory.latest,
+        latest=inventory.latest,
     )
     assert not set(names(plan.runs)) & {inventory.latest, *(version.run for version in kept.versions)}
     assert not set(names(plan.partitions)) & {name for run in kept.runs for name in run.partitions}
