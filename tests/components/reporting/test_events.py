@@ -14,6 +14,7 @@ from nightshift.config.source import EMPTY_DAYS
 from nightshift_testkit.receivers import WebhookReceiver, receiving
 from tests.components.reporting.conftest import Sample
 
+pytestmark = pytest.mark.slow  # steps ask git for their version
 VARIABLE = "NIGHTSHIFT_NOTIFY_WEBHOOK"
 LEAK = "Average precision 1.0 is too good to be true, a feature probably leaks the label."
 RECORD = {"action": "rolled_back", "versions": [{"version": 2}], "reasons": ["It loses more."]}

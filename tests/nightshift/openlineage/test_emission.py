@@ -29,6 +29,7 @@ from pipelines import configs
 from pipelines.environments import local
 from tests.nightshift.openlineage.schema import check_event
 
+pytestmark = pytest.mark.slow  # steps ask git for their version
 TASK, DAG = "01941f29-7c00-7087-8940-40e513c257bd", "01941f29-7c00-7087-8940-40e513c257be"
 DAY = date(2025, 6, 30)
 DATA = StepParameter("data", str, "raw rows")

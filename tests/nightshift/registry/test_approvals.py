@@ -232,5 +232,6 @@ def test_what_may_be_approved_is_what_has_passed_last_beside_the_champion_and_wa
         else:
             with pytest.raises(UserError):
                 approvals.approve(ref, number, WHY)
-        passed |= {number: live} if action == "wait" and number != live else {}
+        if action == "wait" and number != live:  # what passed beside another champion waits no longer
+            passed = {other: champion for other, champion in passed.items() if champion == live} | {number: live}
         passed |= {number: 0} if action == "fail" else {}
