@@ -1,12 +1,11 @@
 """A receiver of notifications: an HTTP server on this machine that keeps what is posted to it."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
-from nightshift_testkit.servers import serving
+from nightshift_testkit.servers import JsonHandler, serving
 
 
 class WebhookReceiver(ThreadingHTTPServer):
@@ -21,17 +20,11 @@ class WebhookReceiver(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/hook"
 
 
-class WebhookHandler(BaseHTTPRequestHandler):
+class WebhookHandler(JsonHandler):
     server: WebhookReceiver
 
-    def do_POST(self) -> None:
-        self.server.bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-        self.send_response(200)
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        pass
+    def keep(self, body: Any) -> None:
+        self.server.bodies.append(body)
 
 
 @contextmanager

@@ -1,10 +1,13 @@
 """Servers that tests run in a thread of their own, and ports for those that are processes."""
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
 from socketserver import BaseServer
+from typing import Any
 
 
 def free_port() -> int:
@@ -24,3 +27,19 @@ def serving(server: BaseServer) -> Iterator[None]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+class JsonHandler(BaseHTTPRequestHandler):
+    """Keeps the JSON that is posted, and answers without a body."""
+
+    def keep(self, body: Any) -> None:
+        raise NotImplementedError
+
+    def do_POST(self) -> None:
+        self.keep(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass

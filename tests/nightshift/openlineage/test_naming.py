@@ -77,16 +77,16 @@ def test_a_subquery_with_a_name_is_no_table() -> None:
 
 
 def test_a_night_adds_a_version_to_a_dataset_and_not_a_dataset() -> None:
-    nights = [RunIdentity("fraud", "training", f"/work/runs/fraud-training-{day}") for day in ("1", "2")]
+    nights = [RunIdentity("fraud", "training", f"/srv/runs/fraud-training-{day}") for day in ("1", "2")]
 
     names = {name_artifact(f"{night.root}/drift/drift", night) for night in nights}
 
-    assert names == {("file", "/work/runs/fraud/training/drift/drift")}
+    assert names == {("file", "/srv/runs/fraud/training/drift/drift")}
 
 
 def test_a_table_is_its_folder_in_the_lake_and_a_model_its_entry_in_the_registry() -> None:
     assert name_table("gs://b/lake/fraud/events/date=2025-06-30/ab.parquet") == ("gs://b", "lake/fraud/events")
-    assert name_model("/work/registry", "fraud") == ("file", "/work/registry/models/fraud")
+    assert name_model("/srv/registry", "fraud") == ("file", "/srv/registry/models/fraud")
 
 
 @pytest.mark.parametrize("pipeline", ["training", "monitoring", "scoring", "release"])

@@ -13,7 +13,7 @@ from nightshift_testkit.collectors import Collector, collecting
 from nightshift_testkit.processes import SECONDS
 from nightshift_testkit.servers import free_port
 
-RUN = RunIdentity("fraud", "training", "/work/runs/fraud-training-2025-06-30")
+RUN = RunIdentity("fraud", "training", "/srv/runs/fraud-training-2025-06-30")
 STEP = StepIdentity(RUN, "features")
 TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -45,7 +45,7 @@ def test_the_steps_of_a_run_are_below_its_span(collector: Collector) -> None:
 
 
 def test_another_run_is_another_trace(collector: Collector) -> None:
-    for root in ("/work/runs/a", "/work/runs/b"):
+    for root in ("/srv/runs/a", "/srv/runs/b"):
         send_run(RunIdentity("fraud", "training", root), time.time_ns(), None)
 
     assert len({span.trace_id for span in collector.spans}) == 2
@@ -83,7 +83,7 @@ def test_an_error_is_the_spans_status_without_secrets(collector: Collector, erro
 def test_a_ratio_samples_all_spans_of_a_run_or_none(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
-    runs = [RunIdentity("fraud", "training", f"/work/runs/{number}") for number in range(12)]
+    runs = [RunIdentity("fraud", "training", f"/srv/runs/{number}") for number in range(12)]
 
     for run in runs:
         send_step(StepIdentity(run, "features"), time.time_ns(), None)

@@ -19,7 +19,7 @@ def identify(*uris: str, **variables: str) -> StepIdentity | None:
 @pytest.mark.parametrize(
     ("uri", "root", "task"),
     [
-        ("/work/runs/fraud-training-2025-06-30/ingestion/events", "/work/runs/fraud-training-2025-06-30", "ingestion"),
+        ("/srv/runs/fraud-training-2025-06-30/ingestion/events", "/srv/runs/fraud-training-2025-06-30", "ingestion"),
         ("s3://bucket/runs/night/features-shard-1/features", "s3://bucket/runs/night", "features-shard-1"),
         (f"gs://bucket/v2/training/{UUID}/drift/{UUID}/drift", f"gs://bucket/v2/training/{UUID}", "drift"),
         (f"minio://bucket/v2/training/{UUID}/drift/drift", f"minio://bucket/v2/training/{UUID}", "drift"),

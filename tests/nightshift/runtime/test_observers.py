@@ -11,7 +11,7 @@ from nightshift.runtime.flags import StepParser
 from nightshift.runtime.identity import RunIdentity
 from nightshift.runtime.observers import observe_run, observe_step, sends_lineage, sends_spans
 
-ARTIFACTS = {"model": {"artifacts": [{"uri": "/work/runs/night/training/model"}]}}
+ARTIFACTS = {"model": {"artifacts": [{"uri": "/srv/runs/night/training/model"}]}}
 SCRIPT = """
 import sys
 from nightshift.runtime import flags, step
@@ -75,7 +75,7 @@ def test_a_library_that_is_missing_is_a_line_in_the_log_that_names_its_extra(
 
 
 def test_a_runs_outcome_and_its_errors_are_its_own() -> None:
-    run = RunIdentity("fraud", "training", "/work/runs/night")
+    run = RunIdentity("fraud", "training", "/srv/runs/night")
 
     assert [observe_run(run, lambda: True), observe_run(run, lambda: False)] == [True, False]
     with pytest.raises(ZeroDivisionError):

@@ -1,13 +1,11 @@
 """What launchers report: a server in the place of Kubeflow's ML metadata, which keeps what each execution has made."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from http.server import ThreadingHTTPServer
 
 from nightshift_testkit.kubeflow_runs.spec import Json
-from nightshift_testkit.servers import serving
+from nightshift_testkit.servers import JsonHandler, serving
 
 
 class MetadataRecords(ThreadingHTTPServer):
@@ -18,18 +16,11 @@ class MetadataRecords(ThreadingHTTPServer):
         self.artifacts: dict[str, Json] = {}
 
 
-class RecordsHandler(BaseHTTPRequestHandler):
+class RecordsHandler(JsonHandler):
     server: MetadataRecords
 
-    def do_POST(self) -> None:
-        content = self.rfile.read(int(self.headers["content-length"]))
-        self.server.artifacts[self.path.rpartition("/")[2]] = json.loads(content)
-        self.send_response(200)
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        pass
+    def keep(self, body: Json) -> None:
+        self.server.artifacts[self.path.rpartition("/")[2]] = body
 
 
 @contextmanager
