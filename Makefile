@@ -6,9 +6,9 @@ BIN := $(VENV)/bin
 MINOR := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 CONSTRAINTS := constraints/py$(MINOR).txt
 # the night and the packages beside it
-PACKAGES := packages/llm packages/perf packages/testkit
+PACKAGES := packages/image-text packages/llm packages/perf packages/testkit
 PROJECTS := pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES))
-DEV := -e '.[cpu,kfp,aws,networks,mlflow,evidently,ui,test,lint]' $(addprefix -e ,$(PACKAGES))
+DEV := -e '.[cpu,kfp,aws,networks,mlflow,evidently,ui,test,lint]' -e 'packages/image-text[dicom,deidentification,test]' $(addprefix -e ,$(filter-out packages/image-text,$(PACKAGES)))
 # Airflow and the checks of infra/ want other versions than the project does
 AIRFLOW_VENV := .venv-airflow
 INFRA_VENV := .venv-infra

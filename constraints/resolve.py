@@ -15,8 +15,13 @@ CPU = (
     *("cpu", "kfp", "aws", "gcp", "kafka", "kserve", "lakehouse", "language", "mcp", "redis", "dask", "sql", "ui"),
     *("test", "lint", "bench", "search", "mutants"),
 )
+# its extras are no other project's
+IMAGE_TEXT = (
+    *(f"--extra={name}" for name in ("dicom", "deidentification", "test")),
+    str(FOLDER.parent / "packages/image-text/pyproject.toml"),
+)
 GPU = ("gpu", "dask", "dask-cuda", "aws", "gcp", "openlineage", "otel")
-OMITTED = re.compile(r"^(torch|triton|nvidia-|cuda-)")
+OMITTED = re.compile(r"^(torch|triton|nvidia-|cuda-|nightshift-)")
 
 
 def resolve(python: str, *wanted: str) -> list[str]:
@@ -34,7 +39,7 @@ def extras(names: tuple[str, ...]) -> Iterator[str]:
 
 
 for version in ("3.11", "3.12", "3.13"):
-    project = [line for line in resolve(version, *extras(CPU)) if not OMITTED.match(line)]
+    project = [line for line in resolve(version, *extras(CPU), *IMAGE_TEXT) if not OMITTED.match(line)]
     (FOLDER / f"py{version}.txt").write_text("".join(project))
     for name, group in (("airflow", "airflow-test"), ("infra", "infra")):
         (FOLDER / f"{name}-py{version}.txt").write_text("".join(resolve(version, "--group", f"{PROJECT}:{group}")))

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from nightshift import DISTRIBUTION
+from nightshift_image_text import DISTRIBUTION as IMAGE_TEXT
 from nightshift_llm import DISTRIBUTION as LLM
 
 ROOT = Path(__file__).parents[1]
-OURS = (DISTRIBUTION, LLM, "nightshift-perf", "nightshift-testkit")
+OURS = (DISTRIBUTION, IMAGE_TEXT, LLM, "nightshift-perf", "nightshift-testkit")
 # a requirement, a word of an installer, a question to the metadata
 OTHERS = re.compile(
     r"""(?<![\w./-])nightshift(\[[\w,]+\]|\s*[=~>]=\s*\d)|(pip install|uv add)\b[^\n]*[ '"]nightshift(['" ]|$)"""

@@ -10,6 +10,7 @@ ROOMS = (
     "pipelines",
     "dags",
     "infra",
+    "packages/image-text/nightshift_image_text",
     "packages/llm/nightshift_llm",
     "packages/perf/nightshift_perf",
 )

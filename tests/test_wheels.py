@@ -16,8 +16,11 @@ from nightshift_testkit.processes import SECONDS
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
-PROJECTS = [".", "packages/llm", "packages/perf", "packages/testkit"]
-PACKAGES = ["components", "nightshift", "nightshift_llm", "nightshift_perf", "nightshift_testkit", "pipelines"]
+PROJECTS = [".", "packages/image-text", "packages/llm", "packages/perf", "packages/testkit"]
+PACKAGES = [
+    *("components", "nightshift", "nightshift_image_text", "nightshift_llm", "nightshift_perf", "nightshift_testkit"),
+    "pipelines",
+]
 AIRFLOW = ROOT / ".venv-airflow/bin/python"
 SMALL = {
     "name": "small",

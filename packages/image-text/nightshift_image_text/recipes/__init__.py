@@ -1,0 +1,1 @@
+"""Families of networks over images and texts, one file each."""

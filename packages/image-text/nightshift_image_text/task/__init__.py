@@ -1,0 +1,1 @@
+"""What the steps ask of images with reports, a module a question."""
