@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Self, TypeVar, Union
 
 import annotated_types
-from pydantic import Field, computed_field
+from pydantic import Field, computed_field, model_validator
 
 from nightshift import kinds, storage
 from nightshift.contracts.artifact import Artifact, FoldWindow, Part, Window
@@ -105,11 +105,36 @@ class Tensor(Part):
         return cls(name=name, datatype=datatype, shape=[-1, *shape])
 
 
+class NamedGraph(Part):
+    """A part of every graph of the package, which takes some of its inputs and gives some of its outputs."""
+
+    inputs: list[str] = Field(min_length=1, description="names of the signature's inputs that it takes")
+    outputs: list[str] = Field(min_length=1, description="names of the signature's outputs that it gives")
+
+
 class Signature(Part):
     """What every graph of the package takes and gives."""
 
     inputs: list[Tensor]
     outputs: list[Tensor]
+    graphs: dict[str, NamedGraph] = Field(
+        {},
+        description="name -> part of the graph that is called where a request has its inputs; each output is of one "
+        "of them; absent where a request has all inputs",
+        exclude_if=operator.not_,
+    )
+
+    @model_validator(mode="after")
+    def _check_graphs(self) -> Self:
+        if not self.graphs:
+            return self
+        for field, tensors in (("inputs", self.inputs), ("outputs", self.outputs)):
+            names = [name for graph in self.graphs.values() for name in getattr(graph, field)]
+            known = {tensor.name for tensor in tensors}
+            if set(names) != known or (field == "outputs" and len(names) > len(known)):
+                allowed = f"the signature's, {', '.join(sorted(known))}, each output of one graph"
+                raise ValueError(f"graphs: their {field} are {', '.join(names)}; allowed: {allowed}")
+        return self
 
     @property
     def score(self) -> Tensor:

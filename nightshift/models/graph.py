@@ -72,9 +72,13 @@ class Graph:
         """Return of a language model 1 for each token that is its likeliest one, else 0, float32 (n, length)."""
         return self._run(GREEDY, inputs)
 
+    def run(self, outputs: Sequence[str], inputs: Array | Tensors) -> Tensors:
+        """Return some outputs of the graph by name, float32 (n, ...)."""
+        values = self._session.run([*outputs], by_name(inputs))
+        return {name: np.asarray(array, dtype=np.float32) for name, array in zip(outputs, values, strict=True)}
+
     def _run(self, output: str, inputs: Array | Tensors) -> npt.NDArray[np.float32]:
-        (values,) = self._session.run([output], by_name(inputs))
-        return np.asarray(values, dtype=np.float32)
+        return self.run([output], inputs)[output]
 
 
 def _add_weights(graph: LargeGraph, options: Any, onnxruntime: Any) -> list[Any]:
