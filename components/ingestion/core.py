@@ -391,7 +391,7 @@ def _reasons(rows: ParsedRows, config: Config) -> pd.Series:
         reasons[where] = rule
     reasons = reasons.fillna(faults)
     # where rows of a day share an id or content, the first good one stays
-    contents = columns.holding(*CONTENT)
+    contents = [role for role in columns.holding(*CONTENT) if role not in rules.shared_contents]
     for role in ("event_id", *contents):
         sound = reasons.isna()
         repeated = typed.loc[sound, [role]].assign(day=rows.days[sound]).duplicated()

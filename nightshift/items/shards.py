@@ -52,6 +52,15 @@ class Shards:
         """Bytes of a row."""
         return int(self.arrays[0].itemsize * np.prod(self.arrays[0].shape[1:]))
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of a row's parts, where it has several."""
+        return self.arrays[0].dtype.names or ()
+
+    def select(self, field: str) -> Self:
+        """Return one part of every row."""
+        return type(self)([array[field] for array in self.arrays])
+
     def take(self, rows: npt.NDArray[np.int64]) -> Array:
         """Return some rows by their numbers, (n,), in that order; (n, ...)."""
         which = np.searchsorted(self._starts, rows, side="right") - 1

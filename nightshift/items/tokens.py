@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,11 @@ from tokenizers import Tokenizer as Library
 from tokenizers import normalizers, pre_tokenizers
 
 from nightshift import storage
-from nightshift.config.texts import TextTaskConfig
 from nightshift.hub import snapshots
 from nightshift.runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Tokens = npt.NDArray[np.int32]
 
@@ -51,7 +53,19 @@ class Tokenizer:
         return storage.sha256(self.content)
 
 
-def load_tokenizer(task: TextTaskConfig) -> Tokenizer:
+class Rules(Protocol):
+    """How texts are split: a config's task."""
+
+    @property
+    def tokenizer(self) -> str | None:
+        """Path or URI of a `tokenizer.json`; None: words, by their hashes."""
+
+    @property
+    def vocabulary(self) -> int:
+        """Numbers that hashed words get."""
+
+
+def load_tokenizer(task: Rules) -> Tokenizer:
     """Return the tokenizer of a config.
 
     Raises:
@@ -123,6 +137,15 @@ def decode_texts(content: bytes, numbers: Tokens) -> list[str]:
     if not content:
         return [HASHED] * len(numbers)
     return _library(content, numbers.shape[1]).decode_batch(numbers.tolist())
+
+
+def count_tokens(tokenizer: Tokenizer, numbers: Tokens) -> "csr_array":
+    """Return how often each text, of tokens (n, length), has each token, float64 (n, vocabulary); padding is none."""
+    from scipy.sparse import csr_array  # the server's image has no SciPy
+
+    rows, columns = np.nonzero(numbers != tokenizer.pad)
+    cells = (np.ones(len(rows)), (rows, numbers[rows, columns]))
+    return csr_array(cells, shape=(len(numbers), tokenizer.vocabulary))
 
 
 def _by_file(content: bytes, length: int, texts: Sequence[str]) -> list[list[int]]:

@@ -13,8 +13,10 @@ Tensors = Mapping[str, Array]
 
 
 def by_name(inputs: Array | Tensors) -> Tensors:
-    """Return inputs by name; a single array is the input `inputs`."""
-    return {INPUT: inputs} if isinstance(inputs, np.ndarray) else inputs
+    """Return inputs by name; a structured array has one a field, any other array is the input `inputs`."""
+    if not isinstance(inputs, np.ndarray):
+        return inputs
+    return {name: inputs[name] for name in inputs.dtype.names} if inputs.dtype.names else {INPUT: inputs}
 
 
 def row_count(tensors: Tensors) -> int:

@@ -32,7 +32,13 @@ class SimulationTask(ABC):
 
 
 class IngestionTask:
-    """The rules by which a row is good: those of its columns alone."""
+    """The rules by which a row is good: those of its columns alone.
+
+    Attributes:
+        shared_contents: roles of contents that several rows of a day may have.
+    """
+
+    shared_contents: ClassVar[frozenset[str]] = frozenset()
 
     def faults(self, typed: "pd.DataFrame", config: Any) -> "pd.Series":
         """Return for each row the rule that rejects it, or null.

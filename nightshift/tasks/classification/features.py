@@ -6,7 +6,7 @@ is known again on another day.
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ READ = 1024  # rows whose content is in memory
 PROCESSES = 8  # at most: the cores that are there may be more than a container may use
 ALONE = 2000  # rows that are done sooner than processes start
 
-Look = Callable[[Iterable[Sequence[Any]]], Iterator[Array]]
+Look = Callable[[Sequence[Sequence[Any]]], Iterator[Array]]
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,18 @@ def write(setup: ShardSetup, missing: dict[date, str]) -> dict[date, tables.Part
 
 @contextmanager
 def looking(view: View, count: int) -> Iterator[Look]:
-    """Give what sees chunks of rows: a process for each core, up to `PROCESSES`, or this one for a few."""
+    """Give what sees contents, a column each, in chunks: a process for each core, up to `PROCESSES`, or this one."""
     if count <= ALONE:
-        yield lambda chunks: map(view.see, chunks)
+        yield lambda contents: map(view.see, *map(cut_chunks, contents))
         return
     # not forked: libraries here have threads
     with ProcessPoolExecutor(min(len(os.sched_getaffinity(0)), PROCESSES), get_context("spawn")) as pool:
-        yield lambda chunks: pool.map(view.see, chunks)
+        yield lambda contents: pool.map(view.see, *map(cut_chunks, contents))
+
+
+def cut_chunks(contents: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Cut a column's contents into what is looked at together."""
+    return (contents[first : first + CHUNK] for first in range(0, len(contents), CHUNK))
 
 
 def _day(setup: ShardSetup, day: date, uri: str, look: Look) -> tables.Partition:
@@ -114,16 +119,20 @@ def _day(setup: ShardSetup, day: date, uri: str, look: Look) -> tables.Partition
 
 def _fill(setup: ShardSetup, part: tables.Partition, look: Look, shard: Array) -> Iterator[pd.DataFrame]:
     """Fill in what networks see of a day; yield who its rows are, some at a time."""
-    group, column = ["group"] if "group" in setup.config.columns.roles else [], setup.view.column
-    kept, done = ["event_id", "event_time", *group, "label"], 0
+    kept, done = list_kept(setup.config, setup.view), 0
     # of a day without rows there is no batch, and its partition needs columns all the same
-    columns = [*kept, column]
+    columns = [*kept, *setup.view.columns]
     batches = storage.read_batches(part.uri, columns, READ) if part.rows else [storage.read_frame(part.uri, columns)]
     for events in batches:
         hashes: list[str] = []
-        contents = events[column].tolist()
-        for seen in look(contents[first : first + CHUNK] for first in range(0, len(contents), CHUNK)):
+        for seen in look([events[column].tolist() for column in setup.view.columns]):
             shard[done : done + len(seen)] = seen
-            hashes += [storage.sha256(row.tobytes()) for row in seen]
+            hashes += setup.view.identify(seen)
             done += len(seen)
         yield events[kept].assign(content=pd.Series(hashes, events.index, dtype=str))
+
+
+def list_kept(config: ClassConfig, view: View) -> list[str]:
+    """Return the columns that say who a row is: all but its contents, the label last."""
+    apart = {"event_id", "event_time", "label", *view.columns}
+    return ["event_id", "event_time", *(role for role in config.columns.roles if role not in apart), "label"]

@@ -1,6 +1,6 @@
 """What classification asks of images and of texts: a Protocol a module of theirs, and how each is found."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -48,19 +48,28 @@ class Candidates(Protocol):
 
 @dataclass(frozen=True)
 class View:
-    """What networks see of a row's content.
+    """What networks see of a row's contents.
 
     Attributes:
-        column: where the content is.
-        see: rows' contents -> what networks see of them, (n, ...); can be pickled.
+        columns: where the contents are.
+        see: rows' contents, a sequence a column -> what networks see of them, (n, ...), structured where a model has
+            several inputs; can be pickled.
         empty: what they see of no rows, (0, ...).
         made_of: what decides it beside the contents: part of every partition's key.
+        known_by: field of a structured row by which the same content is known again; empty: the whole row.
     """
 
-    column: str
-    see: "Callable[[Sequence[Any]], npt.NDArray[Any]]"
+    columns: tuple[str, ...]
+    see: "Callable[..., npt.NDArray[Any]]"
     empty: "npt.NDArray[Any]"
     made_of: list[Any]
+    known_by: str = ""
+
+    def identify(self, seen: "npt.NDArray[Any]") -> list[str]:
+        """Return a hash of the content of each row that networks see, (n, ...)."""
+        from nightshift import storage
+
+        return [storage.sha256(row.tobytes()) for row in (seen[self.known_by] if self.known_by else seen)]
 
 
 class Views(Protocol):

@@ -19,7 +19,7 @@ def view(task: ImageTaskConfig) -> View:
     """Return what networks see of image files, uint8 (n, side, side, channels)."""
     empty = np.empty((0, task.side, task.side, task.channels), np.uint8)
     made_of = [SCHEMA, PIL.__version__, task.side, task.channels]
-    return View("image", partial(_pixels, task), empty, made_of)
+    return View(("image",), partial(_pixels, task), empty, made_of)
 
 
 def _pixels(task: ImageTaskConfig, contents: Sequence[bytes]) -> Pixels:

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-from scipy.sparse import csr_array
 from scipy.special import expit, softmax
 from sklearn.feature_extraction.text import TfidfTransformer
 from torch import Tensor, nn
@@ -21,7 +20,7 @@ from nightshift.contracts.package import Tensor as Input
 from nightshift.items import scorer, tokens
 from nightshift.items.metrics import Labels
 from nightshift.items.shards import ItemTable, count_classes, labels
-from nightshift.items.tokens import Tokenizer, Tokens
+from nightshift.items.tokens import Tokens
 from nightshift.models.neural import devices
 from nightshift.models.neural.data import KEEP, Samples, Transform
 from nightshift.models.recipes.bert import Bert, BertParameters
@@ -118,22 +117,15 @@ def _trim(pad: int, numbers: Tensor) -> Tensor:
 def _fit_tfidf(task: TextTaskConfig, name: str, numbers: Tokens, known: Labels) -> Fitted:
     """Fit logistic regression on each text's tokens, weighted by how rare they are (TF-IDF)."""
     tokenizer = tokens.load_tokenizer(task)
-    weigh = TfidfTransformer().fit(_counts(tokenizer, numbers))
-    line = linear.fit(task, name, weigh.transform(_counts(tokenizer, numbers)), known)
+    weigh = TfidfTransformer().fit(tokens.count_tokens(tokenizer, numbers))
+    line = linear.fit(task, name, weigh.transform(tokens.count_tokens(tokenizer, numbers)), known)
 
     def predict(inputs: Tokens) -> Scores:
-        logits = weigh.transform(_counts(tokenizer, inputs)) @ line.weights + line.bias
+        logits = weigh.transform(tokens.count_tokens(tokenizer, inputs)) @ line.weights + line.bias
         scores: Scores = (expit(logits) if task.is_multilabel else softmax(logits, axis=1)).astype(np.float32)
         return scores
 
     return Fitted(lambda: texts_export.bag(weigh.idf_, line, tokenizer.pad, task.is_multilabel), predict)
-
-
-def _counts(tokenizer: Tokenizer, numbers: Tokens) -> csr_array:
-    """Return how often each text has each token, (n, vocabulary)."""
-    rows, columns = np.nonzero(numbers != tokenizer.pad)
-    cells = (np.ones(len(rows)), (rows, numbers[rows, columns]))
-    return csr_array(cells, shape=(len(numbers), tokenizer.vocabulary))
 
 
 def _frozen(setup: FitSetup[TextTaskConfig], name: str, architecture: Bert, numbers: Tokens, known: Labels) -> Fitted:

@@ -17,4 +17,4 @@ def view(task: TextTaskConfig) -> View:
     """
     tokenizer = tokens.load_tokenizer(task)
     empty = np.empty((0, task.length), np.int32)
-    return View("text", partial(tokens.encode_texts, tokenizer, task.length), empty, [*tokenizer.key, task.length])
+    return View(("text",), partial(tokens.encode_texts, tokenizer, task.length), empty, [*tokenizer.key, task.length])
