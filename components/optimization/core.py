@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ UNCHANGED = "It is the trained graph."
 
 def judge_by_loss(original: Form, form: Form, rows: OptimizationRows) -> list[Attempt]:
     """Judge a variant by its loss alone; the result depends on the graph and the rows, not on the machine."""
-    scored = [_score(graph, rows.inputs, rows.batch_size) for graph in (original, form)]
+    scored = [_score(graph, rows, rows.inputs) for graph in (original, form)]
     effects = effects_of(rows, {graph.name: scores for graph, scores in scored if scores is not None})
     return [_attempt(graph, {}, effects.get(graph.name, NONE), rows) for graph, _ in scored]
 
@@ -63,15 +64,15 @@ def attempts(forms: Sequence[Form], rows: OptimizationRows, clock: Clock = time.
     Only the original and forms that are clearly faster score all rows: that takes minutes of a large network, and
     nothing depends on the others.
     """
-    able = [_score(form, take_rows(rows.inputs, slice(rows.batch_size)), rows.batch_size)[0] for form in forms]
-    times = latencies({form.name: form.graph.score for form in able if form.graph}, rows, clock)
+    able = [_score(form, rows, take_rows(rows.inputs, slice(rows.batch_size)))[0] for form in forms]
+    times = latencies({form.name: partial(rows.compute, form.graph) for form in able if form.graph}, rows, clock)
     worth = {form.name for form in able if form.graph and (form.name == ORIGINAL or _is_faster(times, form))}
-    sound = [_score(form, rows.inputs, rows.batch_size) if form.name in worth else (form, None) for form in able]
+    sound = [_score(form, rows, rows.inputs) if form.name in worth else (form, None) for form in able]
     effects = effects_of(rows, {form.name: scores for form, scores in sound if scores is not None})
     return [_attempt(form, times, effects.get(form.name, NONE), rows) for form, _ in sound]
 
 
-def _score(form: Form, inputs: Tensors, batch_size: int) -> tuple[Form, Scores | None]:
+def _score(form: Form, rows: OptimizationRows, inputs: Tensors) -> tuple[Form, Scores | None]:
     """Return a variant and its scores, computed in batches.
 
     It loses its graph where that has no score for some row.
@@ -79,7 +80,7 @@ def _score(form: Form, inputs: Tensors, batch_size: int) -> tuple[Form, Scores |
     if form.graph is None:
         return form, None
     try:
-        scores = np.concatenate([form.graph.score(batch) for batch in split_rows(inputs, batch_size)])
+        scores = np.concatenate([rows.compute(form.graph, batch) for batch in split_rows(inputs, rows.batch_size)])
     except Exception as error:  # any failure of a variant leaves the others unaffected
         if form.name == ORIGINAL:
             raise

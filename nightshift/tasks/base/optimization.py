@@ -38,6 +38,10 @@ class OptimizationRows(ABC):
         """Whether the metric has a meaning."""
         return True
 
+    def compute(self, graph: "Graph", inputs: "Tensors") -> "npt.NDArray[np.float32]":
+        """Return what is judged of a form of the graph, (n, ...), the `scores` of the others: its score."""
+        return graph.score(inputs)
+
     def decide(self, scores: "npt.NDArray[np.float32]") -> "npt.NDArray[Any]":
         """Return what is decided by scores, (n,): the same of all."""
         import numpy as np
