@@ -1,17 +1,20 @@
 """The task of images with reports: each finds the other, and an image shows any number of findings."""
 
+from datetime import date
 from typing import Annotated, Literal
 
 import annotated_types
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from nightshift.config.classes import ClassEvaluationGate, Group, ItemClassConfig, ItemSimulator, ItemTaskConfig
 from nightshift.config.columns import Holds, Identifier, LabeledColumns
 from nightshift.config.images import PIXELS
 from nightshift.config.section import INTEGER, Factor, Share
 from nightshift.config.task import CandidateConfig, CandidateName
+from nightshift.data.dates import parse_date
 
 Category = Annotated[str | None, Holds.CATEGORY]
+Day = Annotated[str, AfterValidator(lambda text: str(parse_date(text)))]
 
 
 class ImageTextModel(CandidateConfig):
@@ -74,8 +77,15 @@ class ImageTextSimulator(ItemSimulator):
     new_site: Share = Field(0.0, description="share of studies from, as of drift_from, a site not seen before")
     new_wording: Share = Field(0.0, description="share of reports that are, from drift_from, worded otherwise")
     shortcut: Share = Field(
-        0.0, description="share of images with the first finding that have a mark in a corner, up to shortcut_until"
+        0.0, description="share of images with a fracture that have a mark in a corner, up to shortcut_until"
     )
+    shortcut_until: Day | None = Field(
+        None, description="last day of that; from the next one any image has the mark, half as often. null: each day"
+    )
+
+    def shortcut_leaks(self, on: date) -> bool:
+        """Return whether the mark tells of a fracture on a day."""
+        return self.shortcut_until is None or str(on) <= self.shortcut_until
 
 
 class ImageTextEvaluationGate(ClassEvaluationGate):
