@@ -80,7 +80,7 @@ NEGATION: Wordings = (
     "No {absent}.",
     "Without {absent}.",
     "{absent}: none.",
-    "{absent} not seen.",
+    "Not seen: {absent}.",
 )
 HEART: Wordings = (
     "Heart size is normal, cardiothoracic ratio {ratio}.",
@@ -220,14 +220,10 @@ def _tell_findings(studies: Studies) -> list[dict[int, dict[str, str]]]:
         "zone": np.array(ZONES)[_thirds(findings.height[:, NODULE])],
         "ratio": [f"{ratio:.2f}" for ratio in anatomy.cardiothoracic_ratio(studies.bodies, findings)],
     }
-    rows = zip(
-        zip(*(map(str, column) for column in details.values()), strict=True), sides, findings.present, strict=True
-    )
+    filled = zip(*(map(str, column) for column in details.values()), strict=True)
+    rows = zip(filled, sides.tolist(), findings.present.tolist(), strict=True)
     return [
-        {
-            finding: dict(zip(details, row, strict=True), side=str(own[finding]))
-            for finding in np.flatnonzero(there).tolist()
-        }
+        {number: dict(zip(details, row, strict=True), side=own[number]) for number in PRESENT if there[number]}
         for row, own, there in rows
     ]
 
