@@ -248,22 +248,24 @@ class GraphBuilder:
         link, axis = ("Sigmoid", {}) if is_multilabel else ("Softmax", {"axis": 1})
         nodes = [*self.nodes, helper.make_node(link, [logits], [OUTPUT], **axis)]
         embedding, classes = widths
-        return self._finish(nodes, input_info, {OUTPUT: [None, classes], EMBEDDING: [None, embedding]})
+        return self._finish(nodes, [input_info], {OUTPUT: [None, classes], EMBEDDING: [None, embedding]})
 
-    def scorer(self, input_info: ValueInfoProto, outputs: Mapping[str, str], shapes: Mapping[str, list[int]]) -> bytes:
-        """Return the whole graph: its input -> outputs (n, ...), of which `embedding` is there already.
+    def scorer(
+        self, inputs: Sequence[ValueInfoProto], outputs: Mapping[str, str], shapes: Mapping[str, list[int]]
+    ) -> bytes:
+        """Return the whole graph: its inputs -> outputs (n, ...), of which `embedding` is there already.
 
         Args:
-            input_info: name, type and shape of the input.
+            inputs: name, type and shape of each.
             outputs: name of an output -> name of the value that it returns.
             shapes: name of an output -> its shape, without that of the rows.
         """
         nodes = [helper.make_node("Identity", [value], [name]) for name, value in outputs.items()]
         rows = {name: [None, *shape] for name, shape in shapes.items()}
-        return self._finish([*self.nodes, *nodes], input_info, rows)
+        return self._finish([*self.nodes, *nodes], inputs, rows)
 
     def _finish(
-        self, nodes: list[NodeProto], input_info: ValueInfoProto, shapes: Mapping[str, list[int | None]]
+        self, nodes: list[NodeProto], inputs: Sequence[ValueInfoProto], shapes: Mapping[str, list[int | None]]
     ) -> bytes:
         outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
         constants = [numpy_helper.from_array(array, name) for name, array in self.constants.items()]
@@ -273,11 +275,11 @@ class GraphBuilder:
             for name, tensor in file.tensors.items()
         ]
         # the checker looks for files that are still to be written, so that it sees their weights as further inputs
-        content = _check(helper.make_graph(nodes, "model", [input_info, *shown], outputs, constants))
+        content = _check(helper.make_graph(nodes, "model", [*inputs, *shown], outputs, constants))
         if not self.files:
             return content
         constants += [tensor for file in self.files for tensor in _point_into(file)]
-        return LargeGraph(_serialize(helper.make_graph(nodes, "model", [input_info], outputs, constants)), self.files)
+        return LargeGraph(_serialize(helper.make_graph(nodes, "model", inputs, outputs, constants)), self.files)
 
     def module(self, module: nn.Module, x: str) -> str:
         """Add a module of a residual network after `x`; return the name of its output."""

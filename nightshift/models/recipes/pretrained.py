@@ -1,5 +1,6 @@
 """Weights to begin with, as `transformers` reads them: from a folder, or from a commit of the Hugging Face Hub."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -89,6 +90,32 @@ def check_shape(field: str, shape: Any, vocabulary: int, length: int) -> None:
         )
     if length > shape.max_position_embeddings:
         raise UserError(f"task.length: is {length}; the network takes at most {shape.max_position_embeddings}")
+
+
+def read_normalization(
+    field: str, name: str, channels: int, default: tuple[Sequence[float], Sequence[float]]
+) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the mean and deviation of each channel by which a network of images was pretrained.
+
+    Args:
+        field: of the config that names it, for messages.
+        name: see `locate`.
+        channels: that the network takes.
+        default: both, where no file beside the weights says them.
+
+    Raises:
+        UserError: when there is not one for each channel.
+    """
+    from transformers.models.auto.image_processing_auto import get_image_processor_config
+
+    config = get_image_processor_config(locate(field, name))
+    normalization = config.get("image_mean", default[0]), config.get("image_std", default[1])
+    if any(len(values) != channels for values in normalization):
+        raise UserError(
+            f"{field}: has {len(normalization[0])} means for {channels} channels; write "
+            "image_mean and image_std into a preprocessor_config.json beside the weights"
+        )
+    return normalization
 
 
 def locate(field: str, name: str) -> Path:

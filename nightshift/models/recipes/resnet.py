@@ -352,17 +352,8 @@ class ResNet:
         return config
 
     def _normalization(self) -> tuple[Sequence[float], Sequence[float]]:
-        """Return the mean and deviation of each channel by which it was pretrained; without a word, ImageNet's."""
-        from transformers.models.auto.image_processing_auto import get_image_processor_config
-
-        config = get_image_processor_config(pretrained.locate(f"{self.field}.pretrained", self.fit.pretrained))
-        normalization = config.get("image_mean", IMAGENET_MEAN), config.get("image_std", IMAGENET_STD)
-        if any(len(values) != self.channels for values in normalization):
-            raise UserError(
-                f"{self.field}.pretrained: has {len(normalization[0])} means, and task.channels is {self.channels}; "
-                "write image_mean and image_std into a preprocessor_config.json beside the weights"
-            )
-        return normalization
+        source, default = f"{self.field}.pretrained", (IMAGENET_MEAN, IMAGENET_STD)
+        return pretrained.read_normalization(source, self.fit.pretrained, self.channels, default)
 
     def _load_published(self) -> "ResNetModel":
         from transformers import ResNetModel

@@ -65,7 +65,7 @@ def export_llama(
     score = graph.node("Div", bits, builder.at_least_1(builder.sum_tokens(sizes)))
     inputs = helper.make_tensor_value_info(INPUT, TensorProto.INT32, [None, length + 1])
     shapes = {OUTPUT: [], GREEDY: [length], EMBEDDING: [builder.shape.hidden_size]}
-    return graph.scorer(inputs, {OUTPUT: score, GREEDY: greedy}, shapes)
+    return graph.scorer([inputs], {OUTPUT: score, GREEDY: greedy}, shapes)
 
 
 class _Llama:

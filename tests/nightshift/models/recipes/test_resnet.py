@@ -162,7 +162,7 @@ def test_published_weights_of_another_network_are_refused(tmp_path, shape, why):
 def test_published_weights_for_gray_images_have_to_say_what_gray_is(tmp_path):
     published(tmp_path, num_channels=1)
     recipe = ResNet("parameters", 37, 1, 5, ResNetParameters(pretrained=str(tmp_path)))
-    with pytest.raises(UserError, match=r"pretrained: has 3 means, and task.channels is 1; write image_mean"):
+    with pytest.raises(UserError, match=r"pretrained: has 3 means for 1 channels; write image_mean"):
         recipe.model()
 
 

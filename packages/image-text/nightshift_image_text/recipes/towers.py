@@ -1,0 +1,309 @@
+"""The towers of images and of texts, as blocks that take and give what both hold of a batch, by name.
+
+The layers are those of a `CLIPModel`, a `SiglipModel` or a `BertModel` of `transformers`; how they are called is here.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+States = dict[str, Tensor]  # `image` and `text`, (n, tokens, width) or (n, width), and `tokens` int32 (n, length)
+Mask = Callable[
+    [Tensor], Tensor | None
+]  # tokens -> which of them each attends to, bool (1 or n, 1, 1 or length, length)
+
+IMAGE, TEXT, TOKENS, PIXELS = "image", "text", "tokens", "pixels"
+LOGITS = "logits"
+LARGEST_SCALE = 4.6052  # logarithm of 100; Radford et al., CLIP, 2021, section 2.5
+
+
+def see_all(_: Tensor) -> None:
+    """Return that each token attends to all."""
+
+
+@dataclass(frozen=True)
+class Tower:
+    """The parts of a tower.
+
+    Attributes:
+        embedding: pixels or tokens to hidden states (n, tokens, width).
+        layers: each changes hidden states.
+        pooling: hidden states and tokens to (n, width).
+        projection: of that to the embedding.
+        width: of what it pools.
+        activation: of its layers, as `transformers` names it.
+        mask: what a text's tokens attend to.
+    """
+
+    embedding: nn.Module
+    layers: Sequence[nn.Module]
+    pooling: nn.Module
+    projection: nn.Module
+    width: int
+    activation: str
+    mask: Mask = see_all
+
+
+class PixelEmbedding(nn.Module):
+    """Pixels to the hidden states of patches: uint8 (n, side, side, channels) -> (n, patches, width).
+
+    Gray images are repeated for each channel of a network that has several. The positions of patches are interpolated
+    for images of another side.
+    """
+
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self, patches: Any, norm: nn.Module, mean: Sequence[float], deviation: Sequence[float]) -> None:
+        super().__init__()
+        self.patches, self.norm = patches, norm
+        scales = [255 * channel for channel in deviation]
+        shifts = [center / channel for center, channel in zip(mean, deviation, strict=True)]
+        for name, values in (("scale", scales), ("shift", shifts)):
+            self.register_buffer(name, torch.tensor(values)[:, None, None], persistent=False)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Center pixels, embed patches, add their positions."""
+        images = pixels.permute(0, 3, 1, 2).float() / self.scale - self.shift
+        is_other = images.shape[-1] != self.patches.image_size
+        hidden: Tensor = self.norm(self.patches(images, interpolate_pos_encoding=is_other))
+        return hidden
+
+
+class Embedding(nn.Module):
+    """Pixels and tokens to the hidden states of both towers: the first block."""
+
+    def __init__(self, image: nn.Module, text: nn.Module) -> None:
+        super().__init__()
+        self.image, self.text = image, text
+
+    def forward(self, inputs: States) -> States:
+        """Return the hidden states by tower."""
+        tokens = inputs[TOKENS]
+        return {IMAGE: self.image(inputs[PIXELS]), TEXT: self.text(tokens.long()), TOKENS: tokens}
+
+
+class Layer(nn.Module):
+    """A layer of one tower: a middle block, which passes on what the other tower has."""
+
+    def __init__(self, tower: str, layer: nn.Module, mask: Mask) -> None:
+        super().__init__()
+        self.tower, self.layer, self.mask = tower, layer, mask
+
+    def forward(self, states: States) -> States:
+        """Return the states with those of its tower changed."""
+        hidden = self.layer(states[self.tower], attention_mask=self.mask(states[TOKENS]))
+        return states | {self.tower: hidden}
+
+
+class Pooling(nn.Module):
+    """Hidden states to one vector a row: the block before the last."""
+
+    def __init__(self, image: nn.Module, text: nn.Module) -> None:
+        super().__init__()
+        self.image, self.text = image, text
+
+    def forward(self, states: States) -> States:
+        """Return a vector of each image and text, (n, width)."""
+        return {name: tower(states[name], states[TOKENS]) for name, tower in ((IMAGE, self.image), (TEXT, self.text))}
+
+
+class ClassToken(nn.Module):
+    """What CLIP pools of an image: its first token, normalized."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, hidden: Tensor, _: Tensor) -> Tensor:
+        """Return (n, width)."""
+        pooled: Tensor = self.norm(hidden[:, 0])
+        return pooled
+
+
+class AttentionPooling(nn.Module):
+    """What SigLIP pools of an image: what a learned query finds in its patches."""
+
+    def __init__(self, norm: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.norm, self.head = norm, head
+
+    def forward(self, hidden: Tensor, _: Tensor) -> Tensor:
+        """Return (n, width)."""
+        pooled: Tensor = self.head(self.norm(hidden))
+        return pooled
+
+
+class EndToken(nn.Module):
+    """What CLIP pools of a text: its end token, or its last one where the tokenizer adds no end.
+
+    Args:
+        norm: of the hidden states.
+        pad: id of the padding token; it may be that of the end.
+        end: id of the end token; -1: there is none.
+    """
+
+    def __init__(self, norm: nn.Module, pad: int, end: int) -> None:
+        super().__init__()
+        self.norm, self.pad, self.end = norm, pad, end
+
+    def forward(self, hidden: Tensor, tokens: Tensor) -> Tensor:
+        """Return (n, width)."""
+        is_end, is_token = (tokens == self.end).int(), tokens != self.pad
+        last = (is_token.sum(1) - 1).clamp(min=0)
+        place = torch.where(is_end.sum(1) > 0, is_end.argmax(1), last)
+        pooled: Tensor = self.norm(hidden[torch.arange(len(tokens), device=tokens.device), place])
+        return pooled
+
+
+class LastToken(nn.Module):
+    """What SigLIP pools of a text: its last token, which may be padding."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, hidden: Tensor, _: Tensor) -> Tensor:
+        """Return (n, width)."""
+        pooled: Tensor = self.norm(hidden[:, -1])
+        return pooled
+
+
+class TokenMean(nn.Module):
+    """What Sentence-BERT pools of a text: the mean over its tokens (Reimers & Gurevych, 2019)."""
+
+    def __init__(self, pad: int) -> None:
+        super().__init__()
+        self.pad = pad
+
+    def forward(self, hidden: Tensor, tokens: Tensor) -> Tensor:
+        """Return (n, width)."""
+        weights = see_tokens(self.pad, tokens).flatten(1).unsqueeze(2).to(hidden.dtype)
+        return (hidden * weights).sum(1) / weights.sum(1)
+
+
+class Heads(nn.Module):
+    """Embeddings of both towers, and logits of findings from the image alone: the last block.
+
+    The temperature, and the bias of the sigmoid, are parts of the embeddings, so that the loss has no parameters: the
+    product of an image's and a text's is what the loss takes.
+
+    Attributes:
+        is_serving: whether it gives probabilities and embeddings of unit length.
+    """
+
+    is_serving = False
+
+    def __init__(
+        self, image: nn.Module, text: nn.Module, findings: nn.Linear, scale: float, bias: float | None
+    ) -> None:
+        super().__init__()
+        self.image, self.text, self.findings = image, text, findings
+        self.logit_scale = nn.Parameter(torch.tensor([scale]))
+        self.logit_bias = None if bias is None else nn.Parameter(torch.tensor([bias]))
+        self.outputs: Sequence[str] = (IMAGE, TEXT, LOGITS)
+
+    def forward(self, pooled: States) -> States:
+        """Return what the loss takes, or what is served."""
+        logits = self.findings(pooled[IMAGE]).float()
+        image, text = (
+            nn.functional.normalize(project(pooled[name]).float(), dim=1)
+            for name, project in ((IMAGE, self.image), (TEXT, self.text))
+        )
+        if self.is_serving:
+            embeddings = {"image_embedding": image, "text_embedding": text, "embedding": torch.cat([image, text], 1)}
+            return {"score": logits.sigmoid(), **embeddings}
+        image = image * self.logit_scale.clamp(max=LARGEST_SCALE).exp()
+        if self.logit_bias is not None:
+            image = torch.cat([image, self.logit_bias.expand(len(image), 1)], 1)
+            text = torch.cat([text, text.new_ones(len(text), 1)], 1)
+        every = {IMAGE: image, TEXT: text, LOGITS: logits}
+        return {name: every[name] for name in self.outputs}
+
+
+def see_before(tokens: Tensor) -> Tensor:
+    """Return that each token attends to those before it, bool (1, 1, length, length)."""
+    length = tokens.shape[1]
+    return torch.ones((1, 1, length, length), dtype=torch.bool, device=tokens.device).tril()
+
+
+def see_tokens(pad: int, tokens: Tensor) -> Tensor:
+    """Return that all attend to what is no padding, bool (n, 1, 1, length); of a text without tokens, to its start."""
+    is_first = torch.arange(tokens.shape[1], device=tokens.device) == 0
+    return ((tokens != pad) | is_first)[:, None, None]
+
+
+def image_tower(model: Any, side: int, mean: Sequence[float], deviation: Sequence[float]) -> Tower:
+    """Return the image tower of a `CLIPModel` or a `SiglipModel`.
+
+    Args:
+        model: whose positions are interpolated for another side than its own.
+        side: pixels of an image's.
+        mean: of each channel, by which images are normalized.
+        deviation: of each channel.
+    """
+    vision, shape = model.vision_model, model.config.vision_config
+    resize_positions(vision.embeddings, side)
+    is_clip = model.config.model_type == "clip"
+    return Tower(
+        PixelEmbedding(vision.embeddings, vision.pre_layrnorm if is_clip else nn.Identity(), mean, deviation),
+        vision.encoder.layers,
+        ClassToken(vision.post_layernorm) if is_clip else AttentionPooling(vision.post_layernorm, vision.head),
+        model.visual_projection if is_clip else nn.Identity(),
+        shape.hidden_size,
+        shape.hidden_act,
+    )
+
+
+def text_tower(model: Any, pad: int, end: int) -> Tower:
+    """Return the text tower of a `CLIPModel` or a `SiglipModel`.
+
+    Args:
+        model: of both.
+        pad: id of the padding token.
+        end: id of the token that CLIP pools; -1: the last one.
+    """
+    text, shape = model.text_model, model.config.text_config
+    is_clip, norm = model.config.model_type == "clip", text.final_layer_norm
+    return Tower(
+        text.embeddings,
+        text.encoder.layers,
+        EndToken(norm, pad, end) if is_clip else LastToken(norm),
+        model.text_projection if is_clip else text.head,
+        shape.hidden_size,
+        shape.hidden_act,
+        see_before if is_clip else see_all,
+    )
+
+
+def bert_tower(model: Any, pad: int, width: int) -> Tower:
+    """Return a `BertModel` as a text tower, with an untrained projection to an embedding of a width."""
+    hidden = model.config.hidden_size
+    return Tower(
+        model.embeddings,
+        model.encoder.layer,
+        TokenMean(pad),
+        nn.Linear(hidden, width, bias=False),
+        hidden,
+        model.config.hidden_act,
+        partial(see_tokens, pad),
+    )
+
+
+@torch.no_grad()
+def resize_positions(patches: Any, side: int) -> None:
+    """Interpolate the positions of patches for images of another side."""
+    if side == patches.image_size:
+        return
+    count, width = patches.position_embedding.weight.shape
+    positions = patches.interpolate_pos_encoding(
+        patches.position_embedding.weight.new_empty(1, count, width), side, side
+    )
+    patches.position_embedding = nn.Embedding(positions.shape[1], positions.shape[2], _weight=positions[0].clone())
+    patches.num_positions, patches.image_size = positions.shape[1], side
+    patches.num_patches = (side // patches.patch_size) ** 2
+    patches.position_ids = torch.arange(patches.num_positions)[None]
