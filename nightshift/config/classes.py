@@ -1,7 +1,7 @@
 """What the tasks have in common that tell classes apart: of images, of texts, and of rows of a table."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import annotated_types
 from pydantic import Field, StringConstraints, field_validator, model_validator
@@ -56,6 +56,8 @@ class ClassTaskConfig(TaskConfig):
 class ItemTaskConfig(ClassTaskConfig):
     """What the tasks of images and of texts have."""
 
+    multilabel_selected_by: ClassVar[tuple[str, ...]] = MULTILABEL_SELECTED_BY  # what select_by may be, default first
+
     label_separator: Separator | None = Field(
         None,
         description="one character between the labels of an item, such as `|` in `a|b`: an item has any number of the "
@@ -72,7 +74,7 @@ class ItemTaskConfig(ClassTaskConfig):
     @classmethod
     def _select_by_ranking(cls, values: Any) -> Any:
         is_multilabel = isinstance(values, dict) and values.get("label_separator") is not None
-        return {"select_by": MULTILABEL_SELECTED_BY[0], **values} if is_multilabel else values
+        return {"select_by": cls.multilabel_selected_by[0], **values} if is_multilabel else values
 
     @property
     def is_multilabel(self) -> bool:
@@ -138,7 +140,7 @@ class ItemClassConfig(ClassConfig):
     @model_validator(mode="after")
     def _selects_by_known_metric(self) -> Self:
         task = self.task
-        allowed = MULTILABEL_SELECTED_BY if task.is_multilabel else SELECTED_BY
+        allowed = task.multilabel_selected_by if task.is_multilabel else SELECTED_BY
         if task.select_by not in allowed:
             why = f"{task.select_by!r}, and task.label_separator is {'set' if task.is_multilabel else 'not set'}"
             raise ValueError(f"task.select_by: is {why}; allowed: {', '.join(allowed)}")

@@ -167,6 +167,34 @@ def resample_average_precision(labels: Labels, scores: Scores, groups: Labels) -
     return _average(_known(drawn))
 
 
+def auc_rocs(labels: Labels, scores: Scores, weights: Scores) -> Scores:
+    """Return the area under the ROC curve of each class against all others, (classes,), NaN where it has no meaning.
+
+    Args:
+        labels: numbers of classes, (n,), or which each row has, (n, classes).
+        scores: probability of each class, (n, classes).
+        weights: how often each row counts, (n,).
+    """
+    from nightshift.stats import bootstrap  # likewise
+
+    columns = zip(spread(labels, scores.shape[1]).T, scores.T, strict=True)
+    return np.array([bootstrap.weighted_auc(true, own, weights) for true, own in columns])
+
+
+def resample_auc_rocs(labels: Labels, scores: Scores, groups: Labels) -> Scores:
+    """Return `auc_rocs` of every resample of the groups, (resamples, classes); see `resample`."""
+    from nightshift.stats import bootstrap  # likewise
+
+    def resample_class(true: Labels, own: Scores) -> Scores:
+        order = np.argsort(-own, kind="stable")
+        true, own, owners = true[order], own[order], groups[order]
+        draws = bootstrap.draw_counts(int(groups.max()) + 1)
+        return np.array([bootstrap.weighted_auc(true, own, counts[owners], True) for counts in draws])
+
+    columns = zip(spread(labels, scores.shape[1]).T, scores.T, strict=True)
+    return np.stack([resample_class(true, own) for true, own in columns], axis=1)
+
+
 def _known(figures: Scores) -> Scores:
     """Return average precisions, NaN of a class that no row has, whose is 0."""
     return np.where(figures > 0, figures, np.nan)

@@ -1,13 +1,13 @@
 """Scores what networks see with one candidate of a model."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 
-from nightshift.contracts.package import ModelPackage, read_graph
+from nightshift.contracts.package import EMBEDDING, OUTPUT, ModelPackage, read_graph
 from nightshift.items.metrics import Scores
 from nightshift.models.graph import Graph
-from nightshift.models.tensors import Array, Tensors, by_name, row_count, split_rows
+from nightshift.models.tensors import Array, Tensors, by_name, concatenate, row_count, split_rows, take_rows
 
 AT_ONCE = 256  # rows
 
@@ -29,16 +29,18 @@ class ClassScorer:
 
 def scores(graph: Graph, inputs: Array | Tensors) -> Scores:
     """Return a graph's probability of each class of each row, float32 (n, classes)."""
-    return _run_batches(graph.score, by_name(inputs))
+    return outputs(graph, inputs, (OUTPUT,))[OUTPUT]
 
 
 def embeddings(graph: Graph, inputs: Array) -> Scores:
     """Return what a network's last layer takes of each row, float32 (n, width)."""
-    return _run_batches(graph.embedding, by_name(inputs))
+    return outputs(graph, inputs, (EMBEDDING,))[EMBEDDING]
 
 
-def _run_batches(run: Callable[[Tensors], Scores], inputs: Tensors) -> Scores:
-    if not row_count(inputs):  # which ONNX Runtime does not take, and the graph alone knows how wide its outputs are
-        zeros = {name: np.zeros((1, *array.shape[1:]), array.dtype) for name, array in inputs.items()}
-        return run(zeros)[:0]
-    return np.concatenate([run(batch) for batch in split_rows(inputs, AT_ONCE)])
+def outputs(graph: Graph, inputs: Array | Tensors, names: Sequence[str]) -> Tensors:
+    """Return some outputs of a graph by name, float32 (n, ...) each."""
+    rows = by_name(inputs)
+    if not row_count(rows):  # which ONNX Runtime does not take, and the graph alone knows how wide its outputs are
+        zeros = {name: np.zeros((1, *array.shape[1:]), array.dtype) for name, array in rows.items()}
+        return take_rows(graph.run(names, zeros), slice(0))
+    return concatenate([graph.run(names, batch) for batch in split_rows(rows, AT_ONCE)])

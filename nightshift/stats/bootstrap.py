@@ -123,6 +123,38 @@ def weighted_average_precision(labels: Labels, scores: Floats, weights: Floats, 
     return float((gained * hits / np.maximum(flagged, 1)).sum() / hits[-1]) if hits[-1] else 0.0
 
 
+def weighted_auc(labels: Labels, scores: Floats, weights: Floats, is_sorted: bool = False) -> float:
+    """Return the area under the ROC curve of weighted rows, NaN without rows of both labels; equal scores are ties.
+
+    Args:
+        labels: 0 or 1, shape (n,).
+        scores: float, shape (n,).
+        weights: how often each row counts, shape (n,).
+        is_sorted: whether scores fall from row to row.
+    """
+    if not is_sorted:
+        order = np.argsort(-scores, kind="stable")
+        labels, scores, weights = labels[order], scores[order], weights[order]
+    ends = np.flatnonzero(np.append(scores[1:] != scores[:-1], True))
+    hits, misses = (np.cumsum(weights * (labels == label))[ends] for label in (1, 0))
+    above = hits - np.diff(hits, prepend=0.0) / 2  # a positive of the same score counts half
+    pairs = hits[-1] * misses[-1]
+    return float(np.diff(misses, prepend=0.0) @ above / pairs) if pairs else np.nan
+
+
+def mean_of_groups(values: Floats, groups: Labels) -> Floats:
+    """Return the means of every resample of whole groups, float64 of shape (`RESAMPLES`, ...).
+
+    Args:
+        values: of the rows, (n, ...).
+        groups: each row's, from 0, shape (n,).
+    """
+    sizes = np.bincount(groups).astype(float)
+    sums = np.zeros((len(sizes), *values.shape[1:]))
+    np.add.at(sums, groups, values)
+    return np.stack([np.tensordot(counts, sums, 1) / (counts @ sizes) for counts in draw_counts(len(sizes))])
+
+
 def precision_at_k(rows: pd.DataFrame, scores: Floats, top_k: int) -> Floats:
     """Return precision at k of every resample of the entities, float64 of shape (`RESAMPLES`,).
 

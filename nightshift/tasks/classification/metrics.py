@@ -5,7 +5,7 @@ from nightshift.tasks.base import metrics as base
 from nightshift.tasks.base.metrics import Direction, Metric
 
 ACCURACY = Metric("accuracy", "Accuracy", resample=True, is_headline=True)
-METRICS = (
+METRICS: tuple[Metric, ...] = (
     ACCURACY,
     Metric("top_5_accuracy", "Top 5"),
     Metric("macro_f1", "Macro F1", resample=True, is_headline=True),

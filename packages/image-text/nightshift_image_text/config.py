@@ -1,7 +1,7 @@
 """The task of images with reports: each finds the other, and an image shows any number of findings."""
 
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import annotated_types
 from pydantic import AfterValidator, Field
@@ -26,7 +26,14 @@ class ImageTextModel(CandidateConfig):
 class ImageTextTaskConfig(ItemTaskConfig):
     """Pairs of an image and its report. Images are turned upright, cut to a square in the middle and resized."""
 
+    multilabel_selected_by: ClassVar[tuple[str, ...]] = ("recall_at_5", "macro_average_precision")
+
     kind: Literal["image-text"]
+    select_by: Literal["recall_at_5", "macro_average_precision"] = Field(  # type: ignore[assignment]
+        "recall_at_5",
+        description="metric on the validation days by which the candidate is chosen, and the gate decides: recall_at_5 "
+        "of reports by images and the reverse, or macro_average_precision of the findings",
+    )
     label_separator: Literal["|", ";", ","] = Field("|", description="character between the findings of an image")
     side: Annotated[int, annotated_types.Interval(ge=8, le=1024)] = Field(224, description="pixels that networks see")
     channels: Annotated[Literal[1, 3], INTEGER] = Field(1, description="1: gray, 3: color")

@@ -65,7 +65,8 @@ def test_the_field_is_named_with_its_value_and_what_is_allowed(changes: dict[str
 
 def test_a_key_that_other_tasks_have_names_them_all() -> None:
     raw = text(task={"kind": "tabular", "candidates": {"a": {"kind": "mlp"}}}, columns=ROLES)
-    allowed = "a key of task tabular-classification, image-classification, text-classification only; leave it out"
+    kinds = "tabular-classification, image-classification, text-classification, image-text"
+    allowed = f"a key of task {kinds} only; leave it out"
     assert message(raw | {"evaluation": {"min_accuracy": 0.9}}) == f"evaluation.min_accuracy: {allowed}"
 
 

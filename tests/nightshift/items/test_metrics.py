@@ -123,3 +123,28 @@ def test_any_number_of_labels_is_resampled_by_group_like_one():
         again = metrics.evaluate(FLAGS[rows], LIKELY[rows], THRESHOLDS)
         for name, values in drawn.items():
             assert values[number] == pytest.approx(again[name])
+
+
+def test_the_area_under_the_roc_curve_of_weighted_rows_is_that_of_scikit_learn():
+    weights = RANDOM.integers(0, 4, 400).astype(float)
+    areas = metrics.auc_rocs(FLAGS, LIKELY, weights)
+    theirs = sklearn.roc_auc_score(FLAGS[:, :4], LIKELY[:, :4], average=None, sample_weight=weights)
+    assert areas[:4] == pytest.approx(theirs)
+    assert np.isnan(areas[4])  # nobody has the class
+
+
+def test_areas_under_roc_curves_are_resampled_by_group():
+    groups = np.repeat(np.arange(40), 10)
+    drawn = metrics.resample_auc_rocs(FLAGS, LIKELY, groups)
+    counts = next(iter(bootstrap.draw_counts(40)))
+    rows = np.repeat(np.arange(400), counts[groups].astype(int))
+    assert drawn[0, :3] == pytest.approx(sklearn.roc_auc_score(FLAGS[rows, :3], LIKELY[rows, :3], average=None))
+    assert drawn.shape == (bootstrap.RESAMPLES, 5)
+
+
+def test_a_mean_is_resampled_by_group():
+    groups, values = np.repeat(np.arange(40), 10), RANDOM.random((400, 2))
+    drawn = bootstrap.mean_of_groups(values, groups)
+    for number, counts in enumerate(list(bootstrap.draw_counts(40))[:5]):
+        rows = np.repeat(np.arange(400), counts[groups].astype(int))
+        assert drawn[number] == pytest.approx(values[rows].mean(0))
