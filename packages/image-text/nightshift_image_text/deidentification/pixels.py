@@ -14,13 +14,17 @@ from nightshift_image_text.deidentification.known import Known, fold
 Pixels = npt.NDArray[Any]
 Box = tuple[slice, slice]  # rows, columns
 
-MARGIN = 0.2  # of a box's height, added on each side: letters reach beyond what the detector marks
+MARGIN = 1  # pixels around what the detector marks, which is larger than the letters
+LARGE = 0.1  # of the image's shorter side: text above it is read before it counts as text
+LEAST_LETTERS = 3  # of a word
+SURE = 0.7  # score of reading, above which one letter is text too
 SAMPLES = (3, 4)  # of a pixel in color, on the last axis
 LIGHTEST = 255
 RANGE = (0.1, 99.9)  # percentiles of the pixels that become black and white
 OPTIONS = {
     "Global.log_level": "error",
     "EngineConfig.onnxruntime.intra_op_num_threads": 1,
+    "Det.limit_side_len": 512,  # of the shorter side, to which smaller images are enlarged
     "Det.box_thresh": 0.4,
 }
 
@@ -48,8 +52,13 @@ def read_lines(frame: Pixels) -> list[tuple[Box, str]]:
     corners = _reader()(image, use_cls=False, use_rec=False).boxes
     if corners is None:
         return []
-    texts = _reader().recognize_txt(_reader().crop_text_regions(image, corners)).txts
-    return [(_enclose(points, image.shape), text) for points, text in zip(corners, texts, strict=True)]
+    lines = _reader().recognize_txt(_reader().crop_text_regions(image, corners))
+    boxes = [_enclose(points, image.shape) for points in corners]
+    return [
+        (box, text)
+        for box, text, score in zip(boxes, lines.txts, lines.scores, strict=True)
+        if not _is_shape(box, image.shape, text, score)
+    ]
 
 
 @cache
@@ -74,12 +83,17 @@ def _to_gray(frame: Pixels) -> npt.NDArray[np.uint8]:
 def _enclose(points: npt.NDArray[np.float32], shape: tuple[int, ...]) -> Box:
     """Return the rows and columns around a box's corners, (4, 2) as x and y, with a margin."""
     low, high = points.min(axis=0), points.max(axis=0)
-    margin = 1 + MARGIN * min(high - low)
-    (left, top), (right, bottom) = np.floor(low - margin), np.ceil(high + margin)
+    (left, top), (right, bottom) = np.floor(low - MARGIN), np.ceil(high + MARGIN)
     return (
         slice(max(int(top), 0), min(int(bottom) + 1, shape[0])),
         slice(max(int(left), 0), min(int(right) + 1, shape[1])),
     )
+
+
+def _is_shape(box: Box, shape: tuple[int, ...], text: str, score: float) -> bool:
+    """Tell a body or an organ, which the detector marks as a whole, from text: it is large and reads as no word."""
+    side = min(edge.stop - edge.start for edge in box)
+    return side > LARGE * min(shape[:2]) and len(text.strip()) < LEAST_LETTERS and score < SURE
 
 
 def _tell_kind(text: str, known: Known) -> Kind:

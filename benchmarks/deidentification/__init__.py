@@ -1,0 +1,1 @@
+"""What is left of planted identifiers, beside plain Presidio, `deid` and `dicognito`."""

@@ -1,0 +1,1 @@
+"""Planted studies: made-up patients, their headers, scans and reports, with the places of every identifier."""
