@@ -27,6 +27,7 @@ def body(context: StepContext) -> dict[str, str]:
     name = context.config.optimization.form
     form, result = (None, core.keep_original(context.model)) if name == ORIGINAL else _judge_form(context, name)
     changed = core.replace_graph(context.model, form) if form else context.model
+    changed = core.add_answer_files(changed, _write_answer_files(context, form))
     variants, file = _write_engine_file(context)
     changed = core.add_engine_file(changed, file) if file else changed
     result = core.add_engine_variants(result, changed, variants)
@@ -68,10 +69,18 @@ def _write_engine_file(context: StepContext) -> tuple[list[EngineVariant], File 
     return variants, File(name=chosen.file, sha256=sha256, size=chosen.size, format=Format.GGUF)
 
 
+def _write_answer_files(context: StepContext, form: "Form | None") -> list[File]:
+    """Write the files by which requests are answered besides the graph that will be served."""
+    args, task = context.args, tasks.find(context.model.kind).optimization
+    files = task.answer_files(context.features, args.model, context.model, form.content if form else None)
+    return [package.write_file(args.optimized, name, content) for name, content in files]
+
+
 def _write_package(context: StepContext, changed: ModelPackage, form: "Form | None") -> None:
     """Write the package with its changed manifest, and a form as the graph of its selected candidate."""
     args = context.args
-    package.copy(args.model, args.optimized)
+    unchanged = [file.name for file in context.model.files if file in changed.files]
+    package.copy(args.model, args.optimized, only=unchanged)
     if form is None:
         changed.write(storage.join(args.optimized, package.MANIFEST))
         return

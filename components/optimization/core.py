@@ -257,6 +257,13 @@ def add_engine_file(model: ModelPackage, file: File) -> ModelPackage:
     return model.model_copy(update={"files": [*model.files, file], "engine_file": file.name})
 
 
+def add_answer_files(model: ModelPackage, files: Sequence[File]) -> ModelPackage:
+    """Return a package's manifest with the files by which requests are answered, in place of those it had."""
+    kept = [file for file in model.files if file.name not in {*model.answer_files, *(file.name for file in files)}]
+    names = [file.name for file in files]
+    return model.model_copy(update={"files": [*kept, *files], "answer_files": names})
+
+
 def _explain_engine_file(result: Optimization) -> list[str]:
     """Return which GGUF variant engines get and why not a smaller one; nothing if none is configured."""
     if not result.engine_variants:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from enum import StrEnum
 from itertools import chain
+from mmap import mmap
 from typing import TYPE_CHECKING, Annotated, Self, TypeVar, Union
 
 import annotated_types
@@ -62,6 +63,7 @@ class Format(StrEnum):
     JSON = "json"
     PARQUET = "parquet"
     GGUF = "gguf"
+    USEARCH = "usearch"
 
 
 class Datatype(StrEnum):
@@ -252,18 +254,25 @@ class ModelPackage(Artifact):
     engine_file: FileName | None = Field(
         None, description="the file by which an engine generates text, of a language model; null where there is none"
     )
+    answer_files: list[FileName] = Field(
+        [],
+        description="files by which requests are answered besides the graph, such as an index of embeddings; absent "
+        "without",
+        exclude_if=operator.not_,
+    )
     dropped: dict[str, str] = Field(description="candidate that was left out -> why, a sentence")
     lineage: Lineage
 
     @computed_field(  # type: ignore[prop-decorator]
-        description="identity of what answers: signature, preprocessing, decision, every graph, and the files of"
-        " engine and reasons"
+        description="identity of what answers: signature, preprocessing, decision, every graph, the files of engine"
+        " and reasons, and answer_files"
     )
     @property
     def sha256(self) -> str:
-        """Identity of what answers: signature, preprocessing, decision, every graph, files of engine and reasons."""
+        """Identity of what answers: signature, preprocessing, decision, graphs, files of engine, reasons, answers."""
         scoring = self.model_dump(mode="json", include={"signature", "preprocessing", "decision", "selected"})
-        further = [file.sha256 for file in self.files if file.name in (self.engine_file, REASONS)]
+        further_names = {self.engine_file, REASONS, *self.answer_files}
+        further = [file.sha256 for file in self.files if file.name in further_names]
         return storage.fingerprint([scoring, {name: self.identify_graph(name) for name in self.candidates}, *further])
 
     @property
@@ -327,7 +336,7 @@ class ModelPackage(Artifact):
     @property
     def vocabularies(self) -> list[str]:
         """Names of the files that turn texts into the graphs' input and back: a tokenizer's, or none."""
-        return [file.name for file in self.files if file.format is Format.JSON]
+        return [file.name for file in self.files if file.format is Format.JSON and file.name not in self.answer_files]
 
     def graph(self, candidate: str) -> File:
         """Return the file of a candidate's graph."""
@@ -367,7 +376,7 @@ def save(
     for name, graph in graphs.items():
         storage.write_bytes(storage.join(uri, package.candidates[name].file), graph)
     stored = ((file.name, file.content) for graph in graphs.values() for file in weight_files(graph))
-    others = [_write(uri, name, content) for name, content in chain(stored, files)]
+    others = [write_file(uri, name, content) for name, content in chain(stored, files)]
     sample = storage.join(uri, REFERENCE)
     storage.write_frame(sample, reference)
     written = File.describe(REFERENCE, storage.read_bytes(sample), Format.PARQUET)
@@ -376,7 +385,8 @@ def save(
     return complete
 
 
-def _write(uri: str, name: str, content: bytes) -> File:
+def write_file(uri: str, name: str, content: bytes) -> File:
+    """Write a file of the model at a URI, and describe it."""
     storage.write_bytes(storage.join(uri, name), content)
     return File.describe(name, content, Format(name.rpartition(".")[2]))
 
@@ -412,7 +422,20 @@ def read_graph(uri: str, package: ModelPackage, candidate: str) -> bytes:
     """
     graph, *stored = package.graph_files(candidate)
     content = _read(uri, graph)
-    return LargeGraph(content, [_map(uri, file) for file in stored]) if stored else content
+    mapped = [WeightFile.read(file.name, _map(uri, file)) for file in stored]
+    return LargeGraph(content, mapped) if stored else content
+
+
+def map_file(uri: str, package: ModelPackage, name: str) -> mmap | bytes:
+    """Map a file of the model at a URI into memory; of an object store's a copy, which is gone when nobody holds it.
+
+    Raises:
+        UserError: when the manifest does not name it, it is missing, or its bytes are not those the manifest names.
+    """
+    file = next((file for file in package.files if file.name == name), None)
+    if file is None:
+        raise UserError(f"{uri} has no file {name}; train again")
+    return _map(uri, file)
 
 
 def read_tokenizer(uri: str, package: ModelPackage) -> bytes:
@@ -432,11 +455,11 @@ def _read(uri: str, file: File) -> bytes:
     return content
 
 
-def _map(uri: str, file: File) -> WeightFile:
+def _map(uri: str, file: File) -> mmap | bytes:
     path = storage.join(uri, file.name)
     content = storage.map_file(path)
     check(path, storage.sha256(content), file)
-    return WeightFile.read(file.name, content)
+    return content
 
 
 def check(uri: str, sha256: str, file: File) -> None:

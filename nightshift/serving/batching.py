@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,6 +64,12 @@ class Statistics:
     queue_ns: int = 0
     compute_ns: int = 0
     last_ms: int = 0
+
+    @classmethod
+    def total(cls, parts: "Sequence[Statistics]") -> "Statistics":
+        """Return the sums of some counts, and the time of the last answer."""
+        sums = {name: sum(getattr(part, name) for part in parts) for name in vars(parts[0])}
+        return cls(**sums | {"last_ms": max(part.last_ms for part in parts)})
 
 
 class _Waiting(msgspec.Struct):

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Any
 
 from nightshift.contracts.online import Events
-from nightshift.contracts.package import DecisionRule
+from nightshift.contracts.package import OUTPUT, DecisionRule, Tensor
 from nightshift.data.values import INT64, WHOLE
 from nightshift.serving.items.schema import ItemSchema
 from nightshift.serving.online import Online
@@ -32,7 +32,7 @@ def describe_api(manager: ModelManager, max_rows: int) -> Schema:
     """
     model, online = manager.model, manager.online
     info = {"title": f"Nightshift: {model.name}", "version": str(model.pointer.version)}
-    paths = _item_paths(model.decoder.items, max_rows) if model.decoder else _row_paths(model, online, max_rows)
+    paths = _item_paths(model, model.decoder.items, max_rows) if model.decoder else _row_paths(model, online, max_rows)
     return {"openapi": "3.1.0", "info": info, "paths": paths}
 
 
@@ -72,16 +72,28 @@ def _describe_classes(classes: Sequence[str], is_multilabel: bool = False) -> Sc
     return {"label": {"enum": list(classes)}, **scores}
 
 
-def _item_paths(items: ItemSchema, max_rows: int) -> Schema:
+def _item_paths(model: Model, items: ItemSchema, max_rows: int) -> Schema:
     """Describe requests of images or texts: one, in JSON or as the body itself, or several."""
-    prediction: Schema = {"score": {"type": "number"}} | _describe_classes(items.classes, bool(items.thresholds))
+    answered: Schema = {"score": {"type": "number"}} | _describe_classes(items.classes, bool(items.thresholds))
+    answered |= {name: _list({"type": "number"}, tensor.shape[-1]) for name, tensor in _list_further(model).items()}
+    answered |= items.answers.schema if items.answers else {}
     item = _object(**{field.name: field.schema for field in items.fields})
     item["properties"]["id"] = {"type": ["string", "null"], "maxLength": MAX_ID_LENGTH}
+    one = _object(**answered, model_version={"type": "integer"})
+    prediction = _prediction(**answered)
+    if items.is_partial:
+        item |= {"required": [], "anyOf": [{"required": [field.name]} for field in items.fields]}
+        one["required"], prediction["required"] = ["model_version"], ["version"]
     bodies = _json({"oneOf": [item, _object(instances=_list(item, max_rows))]})
     bodies |= {f"{media_type}*": {"schema": {}} for media_type in items.content_types[:1]}
-    one = _object(**prediction, model_version={"type": "integer"})
-    answers = {"oneOf": [one, _answer(_prediction(**prediction), max_rows)]}
+    answers = {"oneOf": [one, _answer(prediction, max_rows)]}
     return {"/score": _post("score", f"a prediction for each {items.name}", bodies, answers)}
+
+
+def _list_further(model: Model) -> dict[str, Tensor]:
+    """Return what the named graphs give besides scores."""
+    outputs = model.package.signature.outputs if model.named else []
+    return {tensor.name: tensor for tensor in outputs if tensor.name != OUTPUT}
 
 
 def _prediction(**properties: Any) -> Schema:
@@ -146,8 +158,9 @@ def _object(**properties: Any) -> Schema:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _list(items: Schema, max_rows: int) -> Schema:
-    return {"type": "array", "items": items, "minItems": 1, "maxItems": max_rows}
+def _list(items: Schema, most: int) -> Schema:
+    """Describe a list; -1: any number of elements."""
+    return {"type": "array", "items": items, "minItems": 1} | ({} if most < 0 else {"maxItems": most})
 
 
 def _json(schema: Schema) -> Schema:

@@ -1,8 +1,10 @@
 """The serving version, and its replacement by the next one: between two requests, or not at all."""
 
+import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,19 +13,21 @@ from typing import Any
 import numpy as np
 
 from nightshift.contracts import package
-from nightshift.contracts.package import Datatype, ModelPackage, Tensor, read_graph
+from nightshift.contracts.package import OUTPUT, Datatype, ModelPackage, NamedGraph, Signature, Tensor, read_graph
 from nightshift.contracts.preprocessing import FeatureSpec, Inputs
 from nightshift.items.scorer import scores
+from nightshift.models.cutting import cut_graphs
 from nightshift.models.graph import PROVIDERS, Graph
-from nightshift.models.tensors import Array
+from nightshift.models.tensors import Array, Tensors
 from nightshift.runtime.errors import UserError
 from nightshift.runtime.step import log
 from nightshift.serving.assignment import is_answered
-from nightshift.serving.batching import Batcher, ServerLimits
+from nightshift.serving.batching import Batcher, Field, ServerLimits, Statistics
 from nightshift.serving.feature_encoder import FeatureEncoder
 from nightshift.serving.files import DeploymentPointer
 from nightshift.serving.items.decoder import DecoderPool
 from nightshift.serving.items.loader import load_schema
+from nightshift.serving.named import NamedBatcher
 from nightshift.serving.online import Online
 from nightshift.serving.reasons import ReasonLimits
 from nightshift.tabular.online.base import Base
@@ -45,8 +49,9 @@ class Model:
         pointer: the pointer to the version.
         package: manifest of the version.
         preprocessor: turns requests into the graph's inputs: encodes columns, or decodes items.
-        batcher: calls the graph with batches of rows.
+        batcher: calls the graph with batches of rows; of named graphs, the one that gives scores.
         reasons: explains scores; None: the version has no reasons.
+        named: calls each named graph; none where the package has one graph.
     """
 
     name: str
@@ -55,6 +60,7 @@ class Model:
     preprocessor: FeatureEncoder | DecoderPool
     batcher: Batcher
     reasons: ReasonLimits | None = None
+    named: Sequence[NamedBatcher] = ()
 
     @property
     def encoder(self) -> FeatureEncoder:
@@ -67,19 +73,57 @@ class Model:
         """Decoder of a model whose rows are items; None: its rows have columns."""
         return self.preprocessor if isinstance(self.preprocessor, DecoderPool) else None
 
+    @property
+    def statistics(self) -> Statistics:
+        """Counts of its graphs' batches."""
+        return Statistics.total([graph.batcher.statistics for graph in self.named] or [self.batcher.statistics])
+
+    async def run(self, inputs: Tensors, field: Field) -> Tensors:
+        """Return what its graphs give by name: scores, or outputs of each named graph that n rows have the inputs of.
+
+        Args:
+            inputs: n rows by name.
+            field: a row's index -> its name in the request.
+
+        Raises:
+            OverloadedError: when too many rows wait.
+            NoScoreError: for a row without finite outputs.
+        """
+        if not self.named:
+            return {OUTPUT: await self.batcher.score(inputs, field)}
+        calls = [graph.run(inputs, field) for graph in self.named if graph.inputs <= inputs.keys()]
+        return dict(ChainMap(*map(dict, await asyncio.gather(*calls))))
+
     @cached_property
     def forms(self) -> list[dict[str, Tensor]]:
         """Alternative sets of a request's tensors, by name: the graph's inputs, or the fields of items."""
         inputs = _index_by_name(self.package.signature.inputs)
         if self.decoder is None:
             return [inputs]
-        return [inputs, _index_by_name([_make_bytes_tensor(field.name) for field in self.decoder.items.fields])]
+        forms = self.decoder.items.forms
+        fields = [_index_by_name([_make_bytes_tensor(field.name) for field in form]) for form in forms]
+        return [{name: inputs[name] for name in inputs if name in {field.input for field in f}} for f in forms] + fields
 
     @cached_property
     def outputs(self) -> dict[str, Tensor]:
         """The tensors of a response, by name."""
-        score = self.package.signature.score
-        return _index_by_name([score, _make_bytes_tensor("label")] if self.classes else [score])
+        texts = ["label"] if self.classes else []
+        if self.decoder and self.decoder.items.answers:
+            texts += self.decoder.items.answers.schema
+        signature = self.package.signature
+        tensors = signature.outputs if signature.graphs else [signature.score]
+        return _index_by_name([*tensors, *map(_make_bytes_tensor, texts)])
+
+    def find_outputs(self, names: Collection[str]) -> dict[str, Tensor]:
+        """Return the tensors of the response to a request with tensors of some names."""
+        if not self.decoder or not self.named:
+            return self.outputs
+        items = self.decoder.items
+        inputs = {field.input for field in items.fields if {field.name, field.input} & {*names}}
+        made = {output for graph in self.named if graph.inputs <= inputs for output in graph.outputs}
+        made |= {"label"} if OUTPUT in made and self.classes else set()
+        made |= {*items.answers.list_names(made)} if items.answers else set()
+        return {name: tensor for name, tensor in self.outputs.items() if name in made}
 
     @cached_property
     def classes(self) -> list[str]:
@@ -130,6 +174,11 @@ class Split:
         return [(model, indexes[key]) for key, model in ((False, champion), (True, self.model)) if indexes[key]]
 
 
+def _list_reads(model: Model) -> list[object]:
+    """Return what two versions that answer side by side have alike, since a request is read once."""
+    return [model.package.preprocessing.reads, {frozenset(graph.inputs) for graph in model.named}]
+
+
 def load(name: str, pointer: DeploymentPointer, limits: ServerLimits, device: str = "cpu") -> Model:
     """Load a version and call it once.
 
@@ -140,8 +189,13 @@ def load(name: str, pointer: DeploymentPointer, limits: ServerLimits, device: st
     if manifest.sha256 != pointer.sha256:
         raise UserError(f"{pointer.uri} holds model {manifest.sha256[:8]}, not {pointer.sha256[:8]}; restore its files")
     content, preprocessing = read_graph(pointer.uri, manifest, manifest.selected), manifest.preprocessing
-    graph = Graph(content, provider=PROVIDERS[device])
     example = {tensor.name: _make_zeros(tensor) for tensor in manifest.signature.inputs}
+    if manifest.signature.graphs:
+        decoder = DecoderPool(load_schema(manifest, pointer.uri), limits.queue)
+        named = _load_named(manifest.signature, content, partial(NamedBatcher, example=example, limits=limits), device)
+        scoring = next(graph.batcher for graph in named if OUTPUT in graph.outputs)
+        return Model(name, pointer, manifest, check_fields(decoder, named), scoring, named=named)
+    graph = Graph(content, provider=PROVIDERS[device])
     if isinstance(preprocessing, Inputs):
         encoder = FeatureEncoder(preprocessing, limits.rows)
         reasons = _load_reasons(manifest, pointer.uri, limits)
@@ -149,6 +203,29 @@ def load(name: str, pointer: DeploymentPointer, limits: ServerLimits, device: st
     decoder = DecoderPool(load_schema(manifest, pointer.uri), limits.queue)
     # as offline scoring does: large batches in parts
     return Model(name, pointer, manifest, decoder, Batcher(partial(scores, graph), example, limits))
+
+
+def _load_named(
+    signature: Signature, content: bytes, call: Callable[[Graph, NamedGraph], NamedBatcher], device: str
+) -> list[NamedBatcher]:
+    """Cut the named graphs of a signature, and load each; weights in files are shared."""
+    return [
+        call(Graph(part, provider=PROVIDERS[device]), signature.graphs[name])
+        for name, part in cut_graphs(content, signature).items()
+    ]
+
+
+def check_fields(decoder: DecoderPool, named: Sequence[NamedBatcher]) -> DecoderPool:
+    """Return the decoder of items each of which has inputs of a named graph.
+
+    Raises:
+        UserError: when an item may have fields that no graph takes.
+    """
+    for form in decoder.items.forms:
+        if not any(graph.inputs <= {field.input for field in form} for graph in named):
+            fields = " and ".join(repr(field.name) for field in form)
+            raise UserError(f"no graph of the model takes an item of {fields} alone; add one to the signature's graphs")
+    return decoder
 
 
 def _load_reasons(manifest: ModelPackage, uri: str, limits: ServerLimits) -> ReasonLimits | None:
@@ -281,7 +358,7 @@ class ModelManager:
             return None
         pointer = replace(model.pointer, version=named.version, uri=named.uri, sha256=named.sha256, challenger=None)
         challenger = self._load(pointer)
-        if challenger.package.preprocessing.reads != model.package.preprocessing.reads:
+        if _list_reads(challenger) != _list_reads(model):
             raise UserError(
                 f"version {named.version} has other inputs than version {model.pointer.version}, so a request cannot "
                 "be read for both; release it with `release: {shares: []}`"

@@ -4,11 +4,11 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nightshift import storage
 from nightshift.http.errors import OverloadedError
-from nightshift.models.tensors import Tensors, row_count
+from nightshift.models.tensors import Tensors, row_count, take_rows
 from nightshift.serving.items.schema import FieldContents, ItemSchema
 
 THREADS = 4  # at most: decoding an image of 50 million pixels takes 150 MB
@@ -24,6 +24,10 @@ class DecodedItems(NamedTuple):
 
     inputs: Tensors
     hashes: list[str]
+
+    def take(self, rows: list[int]) -> "DecodedItems":
+        """Return some items, in this order."""
+        return DecodedItems(take_rows(self.inputs, rows), [self.hashes[row] for row in rows])
 
 
 class DecoderPool:
@@ -54,11 +58,18 @@ class DecoderPool:
             OverloadedError: when too many items wait.
         """
         size = len(next(iter(contents.values())).values)
-        return await self._run(size, lambda: _hash_items(self.items.decode(contents)))
+        return await self._run(size, lambda: self._hash_items(self.items.decode(contents)))
 
     async def hash_inputs(self, inputs: Tensors) -> DecodedItems:
         """Hash inputs, in the order of the fields, that a request sent as tensors; raises as `decode`."""
-        return await self._run(row_count(inputs), lambda: _hash_items(inputs))
+        return await self._run(row_count(inputs), lambda: self._hash_items(inputs))
+
+    async def describe(self, outputs: Tensors) -> list[dict[str, Any]]:
+        """Return what items are answered with besides their classes; none where the task says nothing else."""
+        answers = self.items.answers
+        if answers is None:
+            return [{}] * row_count(outputs)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, answers.describe, outputs)
 
     async def _run(self, size: int, work: Callable[[], DecodedItems]) -> DecodedItems:
         if self._waiting + size > self._max_items:
@@ -69,7 +80,7 @@ class DecoderPool:
         finally:
             self._waiting -= size
 
-
-def _hash_items(inputs: Tensors) -> DecodedItems:
-    rows = zip(*inputs.values(), strict=True)
-    return DecodedItems(inputs, [storage.sha256(b"".join(array.tobytes() for array in row)) for row in rows])
+    def _hash_items(self, inputs: Tensors) -> DecodedItems:
+        known_by = self.items.known_by
+        rows = zip(*([inputs[known_by]] if known_by in inputs else inputs.values()), strict=True)
+        return DecodedItems(inputs, [storage.sha256(b"".join(array.tobytes() for array in row)) for row in rows])

@@ -1,7 +1,9 @@
 """The items of a task, such as images: their form in a request, and their decoding to the graph's inputs."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,20 +84,8 @@ class ItemField:
         except ItemError as error:
             raise RequestError(label, error.value, error.allowed) from None
 
-    def filter_usable(self, contents: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the bytes that this version can score: ingestion's rules may have changed since its training.
-
-        Raises:
-            UserError: when there is none.
-        """
-        has_usable = False
-        for content in filter(self._is_usable, contents):
-            has_usable = True
-            yield content
-        if not has_usable:
-            raise UserError(f"the version can score no {self.name} of the newest day; train one with today's config")
-
-    def _is_usable(self, content: bytes) -> bool:
+    def is_usable(self, content: bytes) -> bool:
+        """Return whether this version can score a content: ingestion's rules may have changed since its training."""
         try:
             self.decode(content)
         except ItemError:
@@ -103,19 +93,46 @@ class ItemField:
         return True
 
 
+class ItemAnswers(ABC):
+    """What an item is answered with besides its classes and scores."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> Mapping[str, Mapping[str, Any]]:
+        """Name -> JSON schema of what is answered; each is absent of items that lack the fields it is made of."""
+
+    @abstractmethod
+    def list_names(self, outputs: Collection[str]) -> list[str]:
+        """Return the names of what is answered where the graphs have given some outputs."""
+
+    @abstractmethod
+    def describe(self, outputs: Tensors) -> list[dict[str, Any]]:
+        """Return the answers of n items by name.
+
+        Args:
+            outputs: of the graphs that the items have the inputs of, (n, ...).
+        """
+
+
 @dataclass(frozen=True)
 class ItemSchema:
-    """The items of a task; a request has all fields of each item.
+    """The items of a task; a request has all fields of each item, or at least one where the model has named graphs.
 
     Attributes:
         classes: names of the classes, in the order of the graph's scores; none where an item has one score.
         fields: fields of an item.
         thresholds: of each class, where an item has any number of them.
+        is_partial: whether an item may lack all fields but one.
+        answers: what items are answered with besides; None: nothing.
+        known_by: input by which the same item is known again, where it has that; empty: all of its inputs.
     """
 
     classes: Sequence[str]
     fields: tuple[ItemField, ...]
     thresholds: Sequence[float] = ()
+    is_partial: bool = False
+    answers: ItemAnswers | None = None
+    known_by: str = ""
 
     @property
     def name(self) -> str:
@@ -125,10 +142,25 @@ class ItemSchema:
     @property
     def content_types(self) -> tuple[str, ...]:
         """Prefixes of a Content-Type whose body is one item; none where an item has several fields."""
-        return self.fields[0].content_types if len(self.fields) == 1 else ()
+        return tuple(chain.from_iterable(field.content_types for field in self._alone))
+
+    @property
+    def _alone(self) -> tuple[ItemField, ...]:
+        """Fields that are an item without the others."""
+        return self.fields if self.is_partial or len(self.fields) == 1 else ()
+
+    @property
+    def forms(self) -> list[tuple[ItemField, ...]]:
+        """Sets of fields that an item may have, the largest first."""
+        sizes = range(len(self.fields), 0, -1) if self.is_partial else [len(self.fields)]
+        return [form for size in sizes for form in combinations(self.fields, size)]
+
+    def find_field(self, content_type: str) -> ItemField | None:
+        """Return the field that a body of a Content-Type is; None: such a body is no item."""
+        return next((field for field in self._alone if content_type.startswith(field.content_types)), None)
 
     def decode(self, contents: Mapping[str, FieldContents]) -> Tensors:
-        """Return the graph's inputs for n items, by name.
+        """Return the graphs' inputs for n items that have the same fields, by name.
 
         Args:
             contents: field name -> its values.
@@ -136,4 +168,18 @@ class ItemSchema:
         Raises:
             RequestError: for the first item that cannot be scored.
         """
-        return {field.input: field.stack(contents[field.name]) for field in self.fields}
+        return {field.input: field.stack(contents[field.name]) for field in self.fields if field.name in contents}
+
+    def filter_usable(self, items: Iterable[Mapping[str, bytes]]) -> Iterator[Mapping[str, bytes]]:
+        """Yield the items, field name -> bytes, that this version can score.
+
+        Raises:
+            UserError: when there is none.
+        """
+        has_usable = False
+        for item in items:
+            if all(field.is_usable(item[field.name]) for field in self.fields):
+                has_usable = True
+                yield item
+        if not has_usable:
+            raise UserError(f"the version can score no {self.name} of the newest day; train one with today's config")

@@ -4,7 +4,8 @@ https://github.com/kserve/open-inference-protocol; the binary extension, model c
 index are those of Triton Inference Server's documentation, so that tritonclient and perf_analyzer work.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -18,7 +19,7 @@ from nightshift.http.errors import NotFoundError, RequestError
 from nightshift.http.messages import HttpRequest, HttpResponse
 from nightshift.models.tensors import Array
 from nightshift.serving.answers import Answer
-from nightshift.serving.batching import ServerLimits, Statistics
+from nightshift.serving.batching import ServerLimits
 from nightshift.serving.items.decoder import DecodedItems, DecoderPool
 from nightshift.serving.items.schema import FieldContents
 from nightshift.serving.protocols import features, items
@@ -39,6 +40,7 @@ ROW = "inputs[0].data[{}]".format
 CONTENT_TYPES = ("application/json", "application/octet-stream", "application/vnd.sagemaker-triton.binary+json")
 EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics"]
 PLATFORM = "onnxruntime_onnx"
+Outputs = Mapping[str, Array | list[str]]
 MAX_DIGITS = 19  # a length in 64 bits has no more
 
 
@@ -73,22 +75,24 @@ async def infer(model: Model, limits: ServerLimits, request: HttpRequest) -> Ans
         inference = _DECODER.decode(head)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError("body", str(error), "an inference request of the Open Inference Protocol") from None
-    tensors, outputs = read_tensors(inference.inputs, payload, model.forms), _read_outputs(inference, model)
+    tensors = read_tensors(inference.inputs, payload, model.forms)
+    outputs = _read_outputs(inference, model, model.find_outputs(tensors))
     if model.decoder:
         decoded = await _decode_items(model.decoder, tensors, limits.rows)
         return await _infer_items(model, model.decoder, outputs, decoded)
     scores = await model.batcher.score(read_arrays(tensors, limits.rows, model.encoder.nullable), ROW)
     _, scored = features.describe_scores(model, scores)
-    return Answer(_respond_scores(model, outputs, scores, scored.labels), [scored])
+    return Answer(_respond_scores(model, outputs, {OUTPUT: scores}, scored.labels), [scored])
 
 
 async def _decode_items(decoder: DecoderPool, tensors: Mapping[str, RequestTensor], max_rows: int) -> DecodedItems:
     """Decode items from their fields' contents; a request may send the graph's inputs instead."""
     if any(tensor.signature.datatype is not Datatype.BYTES for tensor in tensors.values()):
         arrays = read_arrays(tensors, max_rows)
-        for field in decoder.items.fields:
+        fields = [field for field in decoder.items.fields if field.input in arrays]
+        for field in fields:
             field.check(arrays[field.input], f"{tensors[field.input].field}.data")
-        return await decoder.hash_inputs({field.input: arrays[field.input] for field in decoder.items.fields})
+        return await decoder.hash_inputs({field.input: arrays[field.input] for field in fields})
     elements = {name: tensor.elements(max_rows) for name, tensor in tensors.items()}
     check_rows(tensors, elements)
     return await decoder.decode({name: _contents(tensors[name], elements[name]) for name in tensors})
@@ -99,12 +103,16 @@ def _contents(tensor: RequestTensor, elements: Sequence[object]) -> FieldContent
 
 
 async def _infer_items(
-    model: Model, decoder: DecoderPool, outputs: "RequestedOutputs", decoded: DecodedItems
+    model: Model, decoder: DecoderPool, requested: "RequestedOutputs", decoded: DecodedItems
 ) -> Answer:
-    scores = await model.batcher.score(decoded.inputs, ROW)
-    scored = items.describe_scores(model, decoder.items, scores, decoded, [None] * len(scores))
+    outputs = await model.run(decoded.inputs, ROW)
+    further = await decoder.describe(outputs)
+    texts = {name: [msgspec.json.encode(row[name]).decode() for row in further] for name in further[0]}
+    if OUTPUT not in outputs:
+        return Answer(_respond(model, requested, {**outputs, **texts}), [])
+    scored = items.describe_scores(model, decoder.items, outputs[OUTPUT], decoded, [None] * len(further))
     labels = [item.label for item in scored.items if item.label is not None]
-    return Answer(_respond_scores(model, outputs, scores, labels), [scored])
+    return Answer(_respond_scores(model, requested, {**outputs, **texts}, labels), [scored])
 
 
 def _split_body(body: bytes, length: str) -> tuple[bytes, bytes]:
@@ -131,8 +139,8 @@ class RequestedOutputs(msgspec.Struct):
     classes: int = 0
 
 
-def _read_outputs(request: Inference, model: Model) -> RequestedOutputs:
-    default, known = request.parameters.binary_data_output, model.outputs
+def _read_outputs(request: Inference, model: Model, known: Collection[str]) -> RequestedOutputs:
+    default = request.parameters.binary_data_output
     if not request.outputs:
         return RequestedOutputs(request.id, dict.fromkeys(known, default))
     binary = {}
@@ -169,13 +177,16 @@ def _format_classes(scores: Array, classes: Sequence[str], count: int) -> list[s
     return [f"{row[i]:f}:{i}:{classes[i]}" for row, order in zip(scores, best, strict=True) for i in order]
 
 
-def _respond_scores(model: Model, requested: RequestedOutputs, scores: Array, labels: Sequence[str]) -> HttpResponse:
-    """Return scores, of classes the highest ones if they are requested so, and the predicted classes."""
-    values = _format_classes(scores, model.classes, requested.classes) if requested.classes else scores
-    return _respond(model, requested, {OUTPUT: values, "label": [*labels]})
+def _respond_scores(model: Model, requested: RequestedOutputs, outputs: Outputs, labels: Sequence[str]) -> HttpResponse:
+    """Return outputs, of classes the highest scores if they are requested so, and the predicted classes."""
+    values: Outputs = {**outputs, "label": [*labels]}
+    scores = outputs[OUTPUT]
+    if requested.classes and isinstance(scores, np.ndarray):
+        values = {**values, OUTPUT: _format_classes(scores, model.classes, requested.classes)}
+    return _respond(model, requested, values)
 
 
-def _respond(model: Model, requested: RequestedOutputs, outputs: Mapping[str, Array | list[str]]) -> HttpResponse:
+def _respond(model: Model, requested: RequestedOutputs, outputs: Outputs) -> HttpResponse:
     """Return the requested of a model's outputs."""
     tensors, payloads = [], []
     for name, is_binary in requested.binary.items():
@@ -218,9 +229,14 @@ def describe_model(model: Model) -> dict[str, Any]:
         "name": model.name,
         "versions": [str(model.pointer.version)],
         "platform": PLATFORM,
-        "inputs": [tensor.model_dump(mode="json") for form in model.forms for tensor in form.values()],
+        "inputs": [tensor.model_dump(mode="json") for tensor in _list_inputs(model)],
         "outputs": [tensor.model_dump(mode="json") for tensor in model.outputs.values()],
     }
+
+
+def _list_inputs(model: Model) -> list[Signature]:
+    """Return the tensors of all forms of a request, each once."""
+    return [*dict(ChainMap(*reversed(model.forms))).values()]
 
 
 def configuration(model: Model, limits: ServerLimits) -> dict[str, Any]:
@@ -232,7 +248,7 @@ def configuration(model: Model, limits: ServerLimits) -> dict[str, Any]:
         "platform": PLATFORM,
         "backend": "onnxruntime",
         "max_batch_size": limits.rows,
-        "input": [_describe_tensor(tensor) | optional for form in model.forms for tensor in form.values()],
+        "input": [_describe_tensor(tensor) | optional for tensor in _list_inputs(model)],
         "output": [_describe_tensor(tensor) for tensor in model.outputs.values()],
         "dynamic_batching": {"max_queue_delay_microseconds": round(limits.delay * 1e6)},
     }
@@ -247,7 +263,7 @@ def _describe_tensor(tensor: Signature) -> dict[str, Any]:
 
 def statistics(model: Model) -> dict[str, Any]:
     """Return a version's counts since it was loaded, in Triton's terms."""
-    counts: Statistics = model.batcher.statistics
+    counts = model.statistics
     spent = {"success": counts.queue_ns + counts.compute_ns, "queue": counts.queue_ns}
     spent |= {"compute_input": 0, "compute_infer": counts.compute_ns, "compute_output": 0}
     durations = {name: {"count": counts.requests, "ns": time} for name, time in spent.items()}

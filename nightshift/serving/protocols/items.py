@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from nightshift.contracts.package import OUTPUT
 from nightshift.http.errors import RequestError
 from nightshift.http.messages import HttpRequest, HttpResponse
 from nightshift.items.labels import name_predictions
 from nightshift.items.metrics import Scores
-from nightshift.models.tensors import take_rows
 from nightshift.serving.answers import Answer, ScoredItem, ScoredRows, name_classes
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.items.decoder import DecodedItems, DecoderPool
@@ -45,6 +45,20 @@ class TrafficSplit(NamedTuple):
         return self.challenger.partition(self.model, entities)
 
 
+class _ItemBatch(NamedTuple):
+    """Items of a request that have the same fields.
+
+    Attributes:
+        rows: their indexes in the request.
+        contents: field name -> its values.
+        ids: ids of the items.
+    """
+
+    rows: list[int]
+    contents: dict[str, FieldContents]
+    ids: Ids
+
+
 async def score(split: TrafficSplit, request: HttpRequest, limits: ServerLimits) -> Answer:
     """Answer an item as the body itself, `{<item>: ...}` or `{"instances": [{<item>: ...}]}`; each may have an `id`.
 
@@ -54,81 +68,105 @@ async def score(split: TrafficSplit, request: HttpRequest, limits: ServerLimits)
     """
     items, body = split.decoder.items, request.body
     types = items.content_types
-    if request.header(b"content-type").startswith(types):
-        (field,) = items.fields
-        return await _score_one(split, {field.name: FieldContents([body], ["body"])}, None)
+    if field := items.find_field(request.header(b"content-type")):
+        return await _score_one(split, _ItemBatch([0], {field.name: FieldContents([body], ["body"])}, [None]))
     payload = decode(
         body, f"JSON, or with a Content-Type such as {types[0]}... the {items.name} itself" if types else "JSON"
     )
     if isinstance(payload, dict) and any(field.name in payload for field in items.fields):
-        contents, (item_id,) = _read_contents(items, [payload], [""])
-        return await _score_one(split, contents, item_id)
+        (batch,) = _group_items(items, [payload], [""])
+        return await _score_one(split, batch)
     if not isinstance(payload, dict) or set(payload) != {"instances"}:
         item = ", ".join(f'"{field.name}": ...' for field in items.fields)
         raise RequestError("body", payload, f'an object {{{item}}} or {{"instances": [{{{item}}}]}}')
     return await _score_list(split, check_list("instances", payload["instances"], limits.rows))
 
 
-async def _score_one(split: TrafficSplit, contents: Mapping[str, FieldContents], item_id: str | None) -> Answer:
-    decoded = await split.decoder.decode(contents)
-    ((version, indexes),) = split.partition([item_id], decoded)
-    (prediction,), scored = await _score_part(version, indexes, decoded, [item_id])
-    return Answer(HttpResponse.json(prediction | {"model_version": version.pointer.version}), [scored])
+async def _score_one(split: TrafficSplit, batch: _ItemBatch) -> Answer:
+    decoded = await split.decoder.decode(batch.contents)
+    ((version, _),) = split.partition(batch.ids, decoded)
+    (prediction,), scored = await _score_part(version, batch, decoded)
+    return Answer(HttpResponse.json(prediction | {"model_version": version.pointer.version}), scored)
 
 
 async def _score_list(split: TrafficSplit, instances: Sequence[object]) -> Answer:
     labels = [f"instances[{index}]" for index in range(len(instances))]
-    contents, ids = _read_contents(split.decoder.items, instances, labels)
-    decoded = await split.decoder.decode(contents)
-    answers: list[dict[str, Any]] = [{}] * len(ids)
-    parts = []
-    for version, indexes in split.partition(ids, decoded):
-        answered, scored = await _score_part(version, indexes, decoded, ids)
-        parts.append(scored)
-        for index, prediction in zip(indexes, answered, strict=True):
-            answers[index] = prediction | {"version": version.pointer.version}
+    answers: list[dict[str, Any]] = [{}] * len(instances)
+    parts: list[ScoredRows] = []
+    for batch in _group_items(split.decoder.items, instances, labels):
+        decoded = await split.decoder.decode(batch.contents)
+        for version, indexes in split.partition(batch.ids, decoded):
+            part = _ItemBatch([batch.rows[i] for i in indexes], {}, [batch.ids[i] for i in indexes])
+            answered, scored = await _score_part(version, part, decoded.take(indexes))
+            parts += scored
+            for row, prediction in zip(part.rows, answered, strict=True):
+                answers[row] = prediction | {"version": version.pointer.version}
     model = split.model
     content = {"model": model.name, "version": model.pointer.version, "predictions": answers}
     return Answer(HttpResponse.json(content), parts)
 
 
 async def _score_part(
-    model: Model, indexes: list[int], decoded: DecodedItems, ids: Ids
-) -> tuple[list[dict[str, Any]], ScoredRows]:
-    """Return the predictions of one version for its items of a request."""
+    model: Model, batch: _ItemBatch, decoded: DecodedItems
+) -> tuple[list[dict[str, Any]], list[ScoredRows]]:
+    """Return the predictions of one version for its items of a request, and their scores if they have any."""
     assert model.decoder
     items = model.decoder.items
-    part = DecodedItems(take_rows(decoded.inputs, indexes), [decoded.hashes[index] for index in indexes])
-    scores = await model.batcher.score(part.inputs, lambda row: f"instances[{indexes[row]}]")
-    return predictions(items, scores), describe_scores(model, items, scores, part, [ids[index] for index in indexes])
+    outputs = {**await model.run(decoded.inputs, lambda row: f"instances[{batch.rows[row]}]")}
+    described = await model.decoder.describe(outputs)
+    scores = outputs.pop(OUTPUT, None)
+    further = [
+        {name: array[row].tolist() for name, array in outputs.items()} | rest for row, rest in enumerate(described)
+    ]
+    if scores is None:
+        return further, []
+    named = [first | second for first, second in zip(predictions(items, scores), further, strict=True)]
+    return named, [describe_scores(model, items, scores, decoded, batch.ids)]
 
 
-def _read_contents(
-    items: ItemSchema, instances: Sequence[object], labels: Sequence[str]
-) -> tuple[dict[str, FieldContents], Ids]:
-    """Return the fields of items in JSON, and the items' ids; the label of an item that is the body is empty."""
+def _group_items(items: ItemSchema, instances: Sequence[object], labels: Sequence[str]) -> list[_ItemBatch]:
+    """Return items in JSON by the fields that they have; the label of an item that is the body is empty."""
     rows = [_check_item(items, instance, label) for instance, label in zip(instances, labels, strict=True)]
-    contents = {
-        field.name: FieldContents(
-            [row[field.name] for row in rows],
-            [f"{label}.{field.name}".removeprefix(".") for label in labels],
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for index, row in enumerate(rows):
+        names = tuple(field.name for field in items.fields if field.name in row)
+        groups.setdefault(names, []).append(index)
+    return [
+        _ItemBatch(
+            indexes, {name: _read_field(name, rows, labels, indexes) for name in names}, _read_ids(rows, indexes)
         )
-        for field in items.fields
-    }
-    return contents, [row.get("id") for row in rows]
+        for names, indexes in groups.items()
+    ]
+
+
+def _read_field(
+    name: str, rows: Sequence[Mapping[str, Any]], labels: Sequence[str], indexes: list[int]
+) -> FieldContents:
+    return FieldContents(
+        [rows[index][name] for index in indexes],
+        [f"{labels[index]}.{name}".removeprefix(".") for index in indexes],
+    )
+
+
+def _read_ids(rows: Sequence[Mapping[str, Any]], indexes: list[int]) -> Ids:
+    return [rows[index].get("id") for index in indexes]
 
 
 def _check_item(items: ItemSchema, instance: object, label: str) -> dict[str, Any]:
-    """Check that an item has all fields and nothing else but an id."""
-    names = {field.name for field in items.fields}
+    """Check that an item has the fields of one form and nothing else but an id; null is a field that is absent."""
     label = label or "body"
-    if not isinstance(instance, dict) or not names <= set(instance) <= {*names, "id"}:
-        allowed = ", ".join(repr(field.name) for field in items.fields)
-        raise RequestError(label, instance, f"an object of {allowed} and, if you like, 'id'")
-    item_id = instance.get("id")
+    forms = [{field.name for field in form} for form in items.forms]
+    row = instance
+    if isinstance(instance, dict) and items.is_partial:
+        row = {name: value for name, value in instance.items() if value is not None}
+    if not isinstance(row, dict) or set(row) - {"id"} not in forms:
+        names = ", ".join(repr(field.name) for field in items.fields)
+        some = " (one or more of these)" if items.is_partial else ""
+        raise RequestError(label, instance, f"an object of {names}{some} and, if you like, 'id'")
+    item_id = row.get("id")
     if item_id is not None and not (isinstance(item_id, str) and len(item_id) <= MAX_ID_LENGTH):
         raise RequestError(f"{label}.id", item_id, f"text of at most {MAX_ID_LENGTH} characters")
-    return instance
+    return row
 
 
 def predictions(items: ItemSchema, scores: Scores) -> list[dict[str, Any]]:

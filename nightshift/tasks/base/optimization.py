@@ -1,6 +1,7 @@
 """What the optimization step asks: on what other forms of a graph are measured."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -80,6 +81,22 @@ class OptimizationTask(ABC):
     def reference(self, features: Table, uri: str, model: ModelPackage, graph: "Graph") -> "pd.DataFrame":
         """Return the sample that drift is measured against, as another form of the graph sees it: as it is."""
         return package.read_reference(uri)
+
+    def answer_files(
+        self, features: Table, uri: str, model: ModelPackage, form: bytes | None
+    ) -> Iterable[tuple[str, bytes]]:
+        """Make the files by which requests are answered besides the graph that is served; none, as here.
+
+        Args:
+            features: by day.
+            uri: folder of the model.
+            model: its manifest.
+            form: the graph that takes the place of the selected candidate's; None: that one is served.
+
+        Returns:
+            name and content of each, of a format of the package.
+        """
+        return ()
 
     def engine_variants(
         self, config: Any, features: Table, uri: str, model: ModelPackage, folder: Path

@@ -48,7 +48,7 @@ class ShardSetup:
 
     def uri(self, day: date) -> str:
         """Return where a day's partition lies: its name is a hash of the contents and of what networks see of them."""
-        made_of = [*self.view.made_of, self.events.partition(day).sha256]
+        made_of = [*self.view.made_of, *self.view.kept, self.events.partition(day).sha256]
         return tables.partition_uri(self.lake, self.config.name, "features", day, storage.fingerprint(made_of))
 
 
@@ -121,7 +121,7 @@ def _fill(setup: ShardSetup, part: tables.Partition, look: Look, shard: Array) -
     """Fill in what networks see of a day; yield who its rows are, some at a time."""
     kept, done = list_kept(setup.config, setup.view), 0
     # of a day without rows there is no batch, and its partition needs columns all the same
-    columns = [*kept, *setup.view.columns]
+    columns = [*dict.fromkeys([*kept, *setup.view.columns])]
     batches = storage.read_batches(part.uri, columns, READ) if part.rows else [storage.read_frame(part.uri, columns)]
     for events in batches:
         hashes: list[str] = []
@@ -133,6 +133,6 @@ def _fill(setup: ShardSetup, part: tables.Partition, look: Look, shard: Array) -
 
 
 def list_kept(config: ClassConfig, view: View) -> list[str]:
-    """Return the columns that say who a row is: all but its contents, the label last."""
-    apart = {"event_id", "event_time", "label", *view.columns}
+    """Return the columns that say who a row is, the label last: all but contents that nobody is shown."""
+    apart = {"event_id", "event_time", "label", *view.columns} - {*view.kept}
     return ["event_id", "event_time", *(role for role in config.columns.roles if role not in apart), "label"]

@@ -57,6 +57,7 @@ class View:
         empty: what they see of no rows, (0, ...).
         made_of: what decides it beside the contents: part of every partition's key.
         known_by: field of a structured row by which the same content is known again; empty: the whole row.
+        kept: those of the columns that stay beside who the rows are: texts that are shown to people.
     """
 
     columns: tuple[str, ...]
@@ -64,6 +65,7 @@ class View:
     empty: "npt.NDArray[Any]"
     made_of: list[Any]
     known_by: str = ""
+    kept: tuple[str, ...] = ()
 
     def identify(self, seen: "npt.NDArray[Any]") -> list[str]:
         """Return a hash of the content of each row that networks see, (n, ...)."""

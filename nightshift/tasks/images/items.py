@@ -4,10 +4,10 @@ from base64 import b64decode, b64encode
 from functools import partial
 from typing import Any
 
-from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.package import INPUT, ModelPackage
 from nightshift.contracts.preprocessing import ImagePreprocessing
 from nightshift.items import images
-from nightshift.items.images import Pixels, UnusableError
+from nightshift.items.images import Pixels, Rules, UnusableError
 from nightshift.serving.items.schema import ItemError, ItemField, ItemSchema
 
 ENCODED = {"type": "string", "contentEncoding": "base64", "minLength": 1}
@@ -29,18 +29,30 @@ def items(model: ModelPackage, _: str) -> ItemSchema:
         UserError: when it is a model of another task.
     """
     preprocessing = model.preprocessing_as(ImagePreprocessing)
-    field = ItemField(
-        name=preprocessing.item,
+    field = build_image_field(preprocessing.item, preprocessing)
+    return ItemSchema(preprocessing.classes, (field,), model.decision.thresholds)
+
+
+def build_image_field(name: str, rules: Rules, tensor: str = INPUT) -> ItemField:
+    """Return the field of an item that is an image.
+
+    Args:
+        name: of the field.
+        rules: what images have to be like, and what networks see of them.
+        tensor: name of the graph's input.
+    """
+    return ItemField(
+        name=name,
         limit=256,
         # SageMaker's clients say `application/x-image`
         content_types=("image/", "application/x-image", "application/octet-stream"),
         schema={"oneOf": [ENCODED, WRAPPED]},
         parse=_content,
         format=lambda content: b64encode(content).decode(),
-        decode=partial(_prepare, preprocessing),
+        decode=partial(_prepare, rules),
         media_type=images.media_type,
+        input=tensor,
     )
-    return ItemSchema(preprocessing.classes, (field,), model.decision.thresholds)
 
 
 def _content(value: Any) -> bytes:
@@ -52,14 +64,14 @@ def _content(value: Any) -> bytes:
         raise ItemError("not base64", 'the bytes of an image file in base64, or {"b64": ...}') from None
 
 
-def _prepare(preprocessing: ImagePreprocessing, content: bytes) -> Pixels:
+def _prepare(rules: Rules, content: bytes) -> Pixels:
     if not content:
-        raise _unusable(preprocessing, "empty")
+        raise _unusable(rules, "empty")
     try:
-        return images.prepare_pixels(content, preprocessing)
+        return images.prepare_pixels(content, rules)
     except UnusableError as error:
-        raise _unusable(preprocessing, str(error)) from None
+        raise _unusable(rules, str(error)) from None
 
 
-def _unusable(preprocessing: ImagePreprocessing, rule: str) -> ItemError:
-    return ItemError(rule, ALLOWED[rule].format(min_side=preprocessing.min_side, max_pixels=preprocessing.max_pixels))
+def _unusable(rules: Rules, rule: str) -> ItemError:
+    return ItemError(rule, ALLOWED[rule].format(min_side=rules.min_side, max_pixels=rules.max_pixels))

@@ -1,10 +1,11 @@
 """Texts: in UTF-8 in a body or a tensor, as they are in JSON."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from nightshift.contracts.package import ModelPackage, read_tokenizer
-from nightshift.contracts.preprocessing import TextPreprocessing, TokenizedPreprocessing
+from nightshift.contracts.package import INPUT, ModelPackage, read_tokenizer
+from nightshift.contracts.preprocessing import TextPreprocessing
 from nightshift.items import texts, tokens
 from nightshift.items.shards import Array
 from nightshift.items.tokens import Tokenizer
@@ -18,33 +19,37 @@ def items(model: ModelPackage, uri: str) -> ItemSchema:
         UserError: when it is a model of another task, or its tokenizer is not the one that its manifest names.
     """
     preprocessing, content = model.preprocessing_as(TextPreprocessing), read_tokenizer(uri, model)
-    tokenizer = Tokenizer(content, preprocessing.vocabulary, preprocessing.pad)
-
-    def encode(text: str) -> Array:
-        numbers: Array = tokens.encode_texts(tokenizer, preprocessing.length, [text])[0]
-        return numbers
-
-    field = build_text_field(preprocessing, encode)
+    encode = partial(encode_text, Tokenizer(content, preprocessing.vocabulary, preprocessing.pad), preprocessing.length)
+    field = build_text_field(preprocessing.item, preprocessing.limit, encode)
     return ItemSchema(preprocessing.classes, (field,), model.decision.thresholds)
 
 
-def build_text_field(preprocessing: TokenizedPreprocessing, encode: Callable[[str], Array]) -> ItemField:
+def build_text_field(name: str, limit: int, encode: Callable[[str], Array], tensor: str = INPUT) -> ItemField:
     """Return the field of an item that is a text.
 
     Args:
-        preprocessing: of the model.
+        name: of the field.
+        limit: exclusive upper bound of the numbers that a model takes.
         encode: a text that can be scored -> the graph's input, without the dimension of rows.
+        tensor: name of the graph's input.
     """
     return ItemField(
-        name=preprocessing.item,
-        limit=preprocessing.limit,
+        name=name,
+        limit=limit,
         content_types=("text/",),
         schema={"type": "string", "minLength": 1},
         parse=_content,
         format=bytes.decode,
         decode=lambda content: encode(_read(content)),
         media_type=lambda _: "text/plain",
+        input=tensor,
     )
+
+
+def encode_text(tokenizer: Tokenizer, length: int, text: str) -> Array:
+    """Return the numbers of a text's tokens, int32 (length,)."""
+    numbers: Array = tokens.encode_texts(tokenizer, length, [text])[0]
+    return numbers
 
 
 def _content(value: Any) -> bytes:

@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from nightshift.contracts.preprocessing import ClassPreprocessing, FileName
+from nightshift.contracts.preprocessing import ClassPreprocessing, TokenizedPreprocessing
 
 
-class ImageTextPreprocessing(ClassPreprocessing):
+class ImageTextPreprocessing(TokenizedPreprocessing, ClassPreprocessing):
     """From an image file to `pixels`, from a report to `tokens`; see `nightshift/items/images.py` and `tokens.py`."""
 
     SEEN = frozenset({"side", "channels", "length", "vocabulary", "tokenizer_sha256"})
@@ -18,8 +18,4 @@ class ImageTextPreprocessing(ClassPreprocessing):
     channels: int = Field(description="1: gray, 3: RGB")
     min_side: int = Field(description="pixels of the shorter side, below which an image is refused")
     max_pixels: int = Field(description="width times height, above which an image is refused before it is decoded")
-    length: int = Field(description="tokens at which longer reports are cut")
-    tokenizer: FileName | None = Field(description="the tokenizer's file; null: words, by their hashes")
-    tokenizer_sha256: str = Field(description="hash of the tokenizer's file, or of nothing")
-    vocabulary: int = Field(description="numbers that tokens have")
     pad: int = Field(description="the number that fills reports up, and counts for nothing")

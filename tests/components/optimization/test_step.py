@@ -13,6 +13,7 @@ from nightshift.contracts import package, tables
 from nightshift.contracts.optimization import ORIGINAL, Optimization
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import read_section
+from nightshift.contracts.tables import Table
 from nightshift.contracts.verdict import Verdict
 from nightshift.models.tensors import row_count
 from nightshift.runtime.context import StepContext
@@ -107,6 +108,27 @@ def test_a_form_that_cannot_be_made_leaves_the_original_and_says_why(trained, tm
     assert verdict.reasons[0].endswith(
         "and not 'int8 static': It could not be made: it has no operation that INT8 could replace"
     )
+
+
+@pytest.mark.parametrize("form", [ORIGINAL, "graph"])
+def test_files_that_answer_are_the_models_identity_and_are_made_anew_of_the_form_that_is_served(
+    trained, tmp_path, monkeypatch, form
+) -> None:
+    def index(_: object, table: Table, uri: str, model: ModelPackage, served: bytes | None) -> list[tuple[str, bytes]]:
+        return [("rows.usearch", f"{len(table.partitions)} {served is None} {len(model.answer_files)}".encode())]
+
+    monkeypatch.setattr(optimization.OptimizationTask, "answer_files", index)
+    _, model = optimized(trained, tmp_path, form)
+    assert model.answer_files == ["rows.usearch"]
+    content = package.map_file(str(tmp_path / "optimized"), model, "rows.usearch")
+    assert bytes(content).endswith(f"{form == ORIGINAL} 0".encode())
+    without = model.model_copy(update={"answer_files": []})
+    assert without.sha256 != model.sha256
+
+    _, again = optimized({**trained, "model": str(tmp_path / "optimized")}, tmp_path / "again", ORIGINAL)
+    assert again.answer_files == ["rows.usearch"]
+    content = package.map_file(str(tmp_path / "again" / "optimized"), again, "rows.usearch")
+    assert bytes(content).endswith(b"True 1")
 
 
 def test_every_form_is_compared_on_the_rows_that_the_candidate_was_chosen_on(trained, tmp_path) -> None:

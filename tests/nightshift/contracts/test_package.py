@@ -80,7 +80,7 @@ def test_a_file_lies_in_the_packages_own_folder(name):
 
 
 def test_no_format_can_run_code():
-    with pytest.raises(ValueError, match="'onnx', 'safetensors', 'json', 'parquet' or 'gguf'"):
+    with pytest.raises(ValueError, match="'onnx', 'safetensors', 'json', 'parquet', 'gguf' or 'usearch'"):
         File(name="a", sha256="0", size=1, format="pickle")
 
 

@@ -99,9 +99,10 @@ def test_a_tokenizer_that_is_not_the_registered_one_is_not_served(tmp_path, uri)
 
 
 def test_what_a_version_cannot_score_is_no_example(uri) -> None:
-    (field,) = load_schema(package.load(uri), uri).fields
-    assert list(field.filter_usable([b"", b"night", b"\0"])) == [b"night"]
-    raw = iter([b"", b"night", b"shift"])
-    assert (next(field.filter_usable(raw)), list(raw)) == (b"night", [b"shift"])  # no more are read than are taken
+    schema = load_schema(package.load(uri), uri)
+    none, night, shift, nul = ({"text": text} for text in (b"", b"night", b"shift", b"\0"))
+    assert list(schema.filter_usable([none, night, nul])) == [night]
+    raw = iter([none, night, shift])
+    assert (next(schema.filter_usable(raw)), list(raw)) == (night, [shift])  # no more are read than are taken
     with pytest.raises(UserError, match="can score no text of the newest day"):
-        next(field.filter_usable([b""]))
+        next(schema.filter_usable([none]))

@@ -1,11 +1,13 @@
 """What classification reads of rows with several contents."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import torch
 
 from nightshift.items.shards import ItemTable, Shards
-from nightshift.tasks.classification import class_networks
+from nightshift.tasks.classification import class_networks, features
 from nightshift.tasks.classification.kinds import View
 from nightshift.tasks.items.networks import FitSetup
 
@@ -42,3 +44,13 @@ def test_the_same_content_is_known_by_the_part_that_says_so():
 
     assert by_pixels.identify(first) == by_pixels.identify(second)
     assert by_all.identify(first) != by_all.identify(second)
+
+
+def test_rows_keep_the_texts_that_people_are_shown_and_no_other_contents():
+    config = SimpleNamespace(
+        columns=SimpleNamespace(roles=["event_id", "event_time", "image", "report", "label", "site"])
+    )
+    apart, shown = (View(("image", "report"), np.array, make_pairs(0), [], kept=kept) for kept in ((), ("report",)))
+
+    assert features.list_kept(config, apart) == ["event_id", "event_time", "site", "label"]
+    assert features.list_kept(config, shown) == ["event_id", "event_time", "report", "site", "label"]

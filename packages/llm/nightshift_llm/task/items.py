@@ -26,4 +26,4 @@ def items(model: ModelPackage, uri: str) -> ItemSchema:
             raise ItemError("too_long", f"a chat whose first {preprocessing.length} tokens hold some of an answer")
         return first
 
-    return ItemSchema((), (build_text_field(preprocessing, encode),))
+    return ItemSchema((), (build_text_field(preprocessing.item, preprocessing.limit, encode),))
