@@ -1,11 +1,15 @@
 data "aws_caller_identity" "current" {}
 
+data "aws_partition" "current" {}
+
 locals {
   full_name  = "${var.name}-${var.environment}"
   account_id = data.aws_caller_identity.current.account_id
   tags       = merge(var.tags, { project = var.name, environment = var.environment })
   # where Lustre is
   nearest = [var.zones[0]]
+  # what nodes and pods call of AWS, so that it does not leave the network
+  private_services = toset(var.protected_data ? ["autoscaling", "ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "fsx", "kms", "logs", "secretsmanager", "sqs", "ssm", "ssmmessages", "sts"] : [])
 
   shared_pool = {
     instance_types  = ["g6.2xlarge", "g5.2xlarge"]
@@ -32,6 +36,7 @@ module "encryption" {
   name       = local.full_name
   region     = var.region
   account_id = local.account_id
+  disks      = var.protected_data
 }
 
 module "network" {
@@ -43,7 +48,7 @@ module "network" {
   cidr                = var.cidr
   nat_per_zone        = var.nat_per_zone
   public_nodes        = var.public_nodes
-  interface_endpoints = var.interface_endpoints
+  interface_endpoints = setunion(var.interface_endpoints, local.private_services)
   log_days            = var.log_days
   kms_key_arn         = module.encryption.key_arn
 }
@@ -139,6 +144,17 @@ module "storage" {
   kms_key_arn         = module.encryption.key_arn
   image_readers       = var.image_readers
   deletion_protection = var.deletion_protection
+}
+
+module "access_logs" {
+  source = "./modules/access_logs"
+  count  = var.protected_data ? 1 : 0
+
+  name        = local.full_name
+  region      = var.region
+  account_id  = local.account_id
+  bucket_arns = concat([module.storage.bucket_arn], [for bucket in keys(var.sources) : "arn:${data.aws_partition.current.partition}:s3:::${bucket}"])
+  days        = var.access_log_days
 }
 
 module "lustre" {

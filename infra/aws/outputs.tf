@@ -42,3 +42,8 @@ output "signing_key" {
   description = "URI of the key that signs images, as cosign takes it"
   value       = module.encryption.signing_key
 }
+
+output "access_logs" {
+  description = "Name of the bucket with the logs of who read protected data; null without them"
+  value       = one(module.access_logs[*].bucket)
+}

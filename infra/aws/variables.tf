@@ -264,6 +264,23 @@ variable "log_days" {
   }
 }
 
+variable "protected_data" {
+  description = "Data of persons: disks with the environment's key, AWS called from within the network, and reads of objects logged; for an account of its own"
+  type        = bool
+  default     = false
+
+  validation {
+    condition     = !var.protected_data || (!var.public_nodes && length(var.api_cidrs) == 0)
+    error_message = "protected_data has no public address: public_nodes must be false, and api_cidrs empty."
+  }
+}
+
+variable "access_log_days" {
+  description = "Days for which nobody can delete a log of who read protected data; by default six years, as 45 CFR 164.316(b)(2)(i) wants it of documents"
+  type        = number
+  default     = 2192
+}
+
 variable "budget" {
   description = "Monthly limit in USD, anomaly in USD from which on to notify (null: of none), and who is notified"
   type = object({

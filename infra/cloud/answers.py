@@ -213,6 +213,14 @@ class NightlySchedule(AnswerSection):
     )
 
 
+class LustreNeed(AnswerSection):
+    """What loaders read of Lustre, as it was measured."""
+
+    rows_per_second: float = Field(description="rows that all loaders read together, as a run or a plan says", gt=0)
+    bytes_per_row: int = Field(description="bytes of a row of what networks see of a day", ge=1)
+    gib: int = Field(description="GiB of data that the file system holds", ge=1)
+
+
 class Waiver(AnswerSection):
     """A finding of `infra/policies` that is allowed for a while."""
 
@@ -268,6 +276,13 @@ class EnvironmentAnswers(AnswerSection):
         [], description="IPv4 ranges that steps, and all else in namespace kubeflow, may call over HTTPS; empty: any"
     )
     gpu: GpuChoices = Field(GpuChoices(), description="provisioning and sharing of GPU nodes")
+    protected_data: bool = Field(
+        False,
+        description="data of persons: own keys, no public address, reads logged for years; wants an account of its own",
+    )
+    lustre: LustreNeed | None = Field(
+        None, description="rows_per_second, bytes_per_row and gib that Lustre is sized for; null: the size's Lustre"
+    )
     policies: Policies = Field(Policies(), description="findings of make infra-check that are right here")
     terraform: dict[str, Any] = Field(
         {}, description="variables of infra/<cloud>/variables.tf that override the size's values"
@@ -308,6 +323,8 @@ class EnvironmentAnswers(AnswerSection):
     def _check_size(self) -> Self:
         if self.size is Size.TRY and self.gpu != GpuChoices():
             raise ValueError("gpu: size try has none of these choices; leave the section out, or choose size dev")
+        if self.size is Size.TRY and self.lustre:
+            raise ValueError("lustre: size try keeps its state in a bucket; leave the section out, or choose size dev")
         return self
 
     @model_validator(mode="after")

@@ -15,7 +15,6 @@ from infra.cloud.answers import (
     Cloud,
     EnvironmentAnswers,
     GoogleProject,
-    Waiver,
     check,
     render,
 )
@@ -132,5 +131,9 @@ def _list_fields(
         kind = account if AwsAccount in get_args(field.annotation) else field.annotation
         if isinstance(kind, type) and issubclass(kind, AnswerSection):
             yield from _list_fields(kind, account, f"{prefix}{name}.")
-        elif get_origin(kind) is not dict and get_args(kind) != (Waiver,):
+        elif get_origin(kind) is not dict and not any(map(_is_section, get_args(kind))):
             yield f"{prefix}{name}", field
+
+
+def _is_section(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, AnswerSection)

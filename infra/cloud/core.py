@@ -12,6 +12,7 @@ from infra.cloud.answers import AdmissionController, Capacity, Cloud, Environmen
 from infra.cloud.rendering import (
     ADMISSION,
     COMPUTE_CLASS,
+    DISKS,
     IMAGES,
     OUTPUTS,
     RENDERED,
@@ -32,6 +33,7 @@ READY_SECONDS = 60  # for the API server to respond through a new connection
 KUBEFLOW_PORT = 8888
 # in both clouds, the modules with the data and its encryption key; then the resources in them that are not data
 KEPT_MODULES = ("encryption", "storage")
+LOCKED_MODULE = "access_logs"  # holds what nobody can delete, and its own key
 REPOSITORIES = {
     Cloud.AWS: "module.storage.aws_ecr_repository.this",
     Cloud.GCP: "module.storage.google_artifact_registry_repository.images",
@@ -134,6 +136,7 @@ def install(
         *_verify(answers, infrastructure, digests),
         *_set(settings(answers, infrastructure, digests)),
         *connect(answers),
+        *([f'kubectl apply -k "$OVERLAYS/{DISKS}"'] if infrastructure.disk_key else []),
         *cluster.install(charts, answers.cloud, answers.cluster, choices, smallest=bool(infrastructure.state)),
         *pools[answers.gpu.provisioning],
         *([apply.format(ADMISSION)] if answers.admission is AdmissionController.KYVERNO else []),
@@ -180,7 +183,7 @@ def down(charts: Sequence[cluster.Chart], answers: EnvironmentAnswers, data: Dat
         answers: answers of an unprotected environment.
         data: whether to keep the buckets.
     """
-    targets = _targets(answers) if data is Data.KEEP else []
+    targets = _targets(answers, data)
     return [
         *_check_login(answers),
         _render(answers),
@@ -341,10 +344,13 @@ def _find_cluster(answers: EnvironmentAnswers) -> str:
     return f"cluster=$(aws eks list-clusters {query})"
 
 
-def _targets(answers: EnvironmentAnswers) -> list[str]:
-    """All modules but those with data: a destroy takes what it is pointed at, and whatever needs that."""
+def _targets(answers: EnvironmentAnswers, data: Data) -> list[str]:
+    """All modules but those with data to keep: a destroy takes what it is pointed at, and whatever needs that."""
+    if data is Data.DELETE and not answers.protected_data:
+        return []
+    kept = {LOCKED_MODULE, *(KEPT_MODULES if data is Data.KEEP else ())}
     main = (INFRA / answers.cloud / "main.tf").read_text()
-    modules = [name for name in re.findall(r'^module "(\w+)"', main, re.MULTILINE) if name not in KEPT_MODULES]
+    modules = [name for name in re.findall(r'^module "(\w+)"', main, re.MULTILINE) if name not in kept]
     return [f"-target={target}" for target in (*(f"module.{name}" for name in modules), REPOSITORIES[answers.cloud])]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from infra.cloud import gpu
+from infra.cloud import gpu, lustre
 from infra.cloud.admission import make_policy
 from infra.cloud.answers import AdmissionController, AwsAccount, Cloud, EnvironmentAnswers, Fabric, Provisioning
 from infra.terraform import INFRA
@@ -19,7 +19,7 @@ from pipelines.images import EXAMPLE_REGISTRY
 
 RENDERED = INFRA.parent / "runs" / "cloud"
 VARIABLES, OUTPUTS, IMAGES = "terraform.tfvars.json", "outputs.json", "images.txt"
-COMPUTE_CLASS, ADMISSION = "compute-class.yaml", "admission.yaml"
+COMPUTE_CLASS, ADMISSION, DISKS = "compute-class.yaml", "admission.yaml", "disks"
 HEADER = "# rendered by infra/cloud from infra/answers and Terraform's outputs: do not edit\n"
 # nodeadm's, as in infra/aws/modules/node_pool: Karpenter's nodes have an instance store too
 FAST_PULLS = yaml.safe_dump(
@@ -60,6 +60,7 @@ class Infrastructure:
         node_role: AWS: name of the nodes' role.
         efa_interfaces: AWS: EFA interfaces of a node for multi-node trainings; 0 without EFA.
         gpu_pools: Google Cloud: capacity types of the GPU pools by name.
+        disk_key: Google Cloud: key of the disks of claims; empty where Google's own encrypts them.
     """
 
     registry: str
@@ -71,6 +72,7 @@ class Infrastructure:
     node_role: str = ""
     efa_interfaces: int = 0
     gpu_pools: Mapping[str, str] = field(default_factory=dict)
+    disk_key: str = ""
 
 
 def variables(answers: EnvironmentAnswers) -> Json:
@@ -84,7 +86,9 @@ def variables(answers: EnvironmentAnswers) -> Json:
         "region": answers.region,
         "zones": answers.zones,
         "deletion_protection": answers.deletion_protection,
+        "protected_data": answers.protected_data,
         **gpu.set_variables(answers),
+        **lustre.set_variables(answers),
         **_owner_variables(answers),
     }
     known = re.findall(r'^variable "(\w+)"', (INFRA / answers.cloud / "variables.tf").read_text(), re.MULTILINE)
@@ -147,6 +151,7 @@ def _read_gcp(values: Json) -> Infrastructure:
         state="" if volume else f"gs://{buckets['lake']}/state",
         volume=_google_files(volume) if volume else [],
         gpu_pools=values["gpu_pools"],
+        disk_key=values.get("disk_key") or "",
     )
 
 
@@ -199,6 +204,8 @@ def render(
     files = {}
     if answers.gpu.provisioning is Provisioning.KARPENTER:
         overlays["karpenter"] = _karpenter(answers, infrastructure)
+    if infrastructure.disk_key:
+        overlays[DISKS] = _disks(infrastructure.disk_key)
     if answers.gpu.provisioning is Provisioning.COMPUTE_CLASS:
         files[COMPUTE_CLASS] = HEADER + yaml.safe_dump(gpu.make_compute_class(answers.gpu, infrastructure.gpu_pools))
     if answers.admission is AdmissionController.KYVERNO:
@@ -265,9 +272,11 @@ def _namespaces(answers: EnvironmentAnswers) -> Json:
     ]
     # with Kueue, steps wait for GPUs, where the quota would reject their pods; Kueue does not count claims
     quota = [_patch("ResourceQuota", "runs", [_replace("/spec/hard", {"persistentvolumeclaims": "10"})])]
+    # models see the data too
+    served = _limit_egress(answers, "registry-and-serving", 0) if answers.protected_data else []
     return {
         "resources": ["cluster/namespaces"],
-        "patches": [*people, *(quota if answers.gpu.kueue else []), *_limit_egress(answers, "pipelines", 0)],
+        "patches": [*people, *(quota if answers.gpu.kueue else []), *_limit_egress(answers, "pipelines", 0), *served],
     }
 
 
@@ -296,6 +305,11 @@ def _karpenter(answers: EnvironmentAnswers, infrastructure: Infrastructure) -> J
     changes = [{"op": "add", "path": f"/spec/{key}", "value": value} for key, value in names.items()]
     pools = [_weigh(pool, weight) for pool, weight in gpu.weigh_pools(answers.gpu).items()]
     return {"resources": ["cluster/karpenter"], "patches": [_patch("EC2NodeClass", "gpu", changes), *pools]}
+
+
+def _disks(key: str) -> Json:
+    change = _replace("/parameters/disk-encryption-kms-key", key)
+    return {"resources": ["cluster/protected-disks"], "patches": [_patch("StorageClass", "nightshift-disks", [change])]}
 
 
 def _weigh(pool: str, weight: int | None) -> Json:

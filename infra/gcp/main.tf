@@ -14,7 +14,7 @@ locals {
   # of the one file system that steps share, if any; without it their state is in the lake's bucket
   files = concat(var.lustre == null ? [] : ["lustre.googleapis.com"], var.filestore == null ? [] : ["file.googleapis.com"])
   state = length(local.files) == 0 ? ["lake"] : []
-  services = concat(local.files, [
+  services = concat(local.files, var.protected_data ? ["logging.googleapis.com"] : [], [
     "aiplatform.googleapis.com",
     "artifactregistry.googleapis.com",
     "billingbudgets.googleapis.com",
@@ -67,6 +67,18 @@ module "storage" {
   depends_on = [google_project_service.needed]
 }
 
+module "access_logs" {
+  source = "./modules/access_logs"
+  count  = var.protected_data ? 1 : 0
+
+  name       = local.name
+  project_id = var.project_id
+  region     = var.region
+  days       = var.access_log_days
+
+  depends_on = [google_project_service.needed]
+}
+
 # the whole network stays until the last node has gone: nodes need its NAT to drain
 module "cluster" {
   source = "./modules/cluster"
@@ -81,7 +93,7 @@ module "cluster" {
   service_range       = module.network.service_range
   kubernetes_version  = var.kubernetes_version
   release_channel     = var.release_channel
-  external            = var.external_control_plane
+  external            = var.external_control_plane && !var.protected_data
   control_plane_range = module.network.control_plane_range
   people_domain       = var.people_domain
   deletion_protection = var.deletion_protection

@@ -37,3 +37,13 @@ output "signing_key" {
   description = "URI of the key that signs images, as cosign takes it"
   value       = module.storage.signing_key
 }
+
+output "access_logs" {
+  description = "Name of the log bucket that says who read which object; null without protected data"
+  value       = one(module.access_logs[*].bucket)
+}
+
+output "disk_key" {
+  description = "Key of the disks of claims; null without protected data, where Google's own encrypts them"
+  value       = var.protected_data ? module.storage.key : null
+}

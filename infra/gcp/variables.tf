@@ -223,6 +223,23 @@ variable "lustre" {
   }
 }
 
+variable "protected_data" {
+  description = "Data of persons: no way in from outside the network, logs with a key of ours, and reads of objects logged; for a project of its own."
+  type        = bool
+  default     = false
+
+  validation {
+    condition     = !var.protected_data || var.filestore == null
+    error_message = "protected_data is encrypted with a key of ours, which Filestore's tier BASIC_HDD does not take: give lustre, or neither."
+  }
+}
+
+variable "access_log_days" {
+  description = "Days for which nobody can delete a log of who read protected data; by default six years, as 45 CFR 164.316(b)(2)(i) wants it of documents."
+  type        = number
+  default     = 2192
+}
+
 variable "budget" {
   description = "Monthly amount in the billing account's currency, and who is written to when it is nearly spent."
   type = object({

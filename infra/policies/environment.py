@@ -75,6 +75,7 @@ def describe(answers: EnvironmentAnswers, plan: Json, infra: Path = terraform.IN
         outputs,
         answers.gpu.provisioning,
         tuple(answers.policies.allow),
+        answers.protected_data,
     )
 
 

@@ -16,6 +16,7 @@ from infra.policies import (  # noqa: F401
     names,
     networks,
     pipelines,
+    protected,
     queries,
     references,
     secrets,

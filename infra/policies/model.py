@@ -52,6 +52,7 @@ class Environment:
         outputs: of Terraform, as `terraform output -json` prints them; empty where nothing was applied.
         provisioning: what creates GPU nodes, as in the answers.
         waivers: the findings that the answers allow.
+        protected: whether it holds data of persons.
     """
 
     cloud: str
@@ -66,6 +67,7 @@ class Environment:
     outputs: Json = field(default_factory=dict, hash=False)
     provisioning: str = "autoscaler"
     waivers: tuple[Waiver, ...] = ()
+    protected: bool = False
 
     def of_type(self, *types: str) -> list[Resource]:
         """Return the resources of the types."""

@@ -17,6 +17,7 @@ _APIS = {
     "google_container": "container",
     "google_kms": "cloudkms",
     "google_filestore": "file",
+    "google_logging": "logging",
     "google_lustre": "lustre",
     "google_monitoring": "monitoring",
     "google_project": "cloudresourcemanager",

@@ -11,7 +11,9 @@ from infra.policies.names import documents
 
 # the path of the key in each encrypted resource
 _KEYS: dict[str, tuple[str, ...]] = {
+    "aws_cloudtrail": ("kms_key_id",),
     "aws_cloudwatch_log_group": ("kms_key_id",),
+    "aws_ebs_default_kms_key": ("key_arn",),
     "aws_fsx_lustre_file_system": ("kms_key_id",),
     "aws_ecr_repository": ("encryption_configuration", "kms_key"),
     "aws_eks_cluster": ("encryption_config", "provider", "key_arn"),
@@ -23,6 +25,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "google_artifact_registry_repository": ("kms_key_name",),
     "google_container_cluster": ("database_encryption", "key_name"),
     "google_container_node_pool": ("node_config", "boot_disk_kms_key"),
+    "google_logging_project_bucket_config": ("cmek_settings", "kms_key_name"),
     "google_lustre_instance": ("kms_key",),
     "google_storage_bucket": ("encryption", "default_kms_key_name"),
 }
@@ -241,7 +244,8 @@ def cluster_and_storage_share_their_deletion_protection(environment: Environment
         }
         for kind, field in disposables.items():
             for resource in environment.of_type(kind):
-                if bool(resource.values.get(field)) == protected:
+                is_locked = resource.values.get("object_lock_enabled")  # nothing deletes what such a bucket holds
+                if not is_locked and bool(resource.values.get(field)) == protected:
                     allowed = f"must be {not protected}, as the cluster's deletion_protection is {protected}"
                     yield Problem(resource.address, field, resource.values.get(field), allowed)
 

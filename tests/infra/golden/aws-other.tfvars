@@ -8,9 +8,10 @@ cidr                = "172.20.0.0/17"
 kubernetes_version  = "1.36"
 nat_per_zone        = false
 interface_endpoints = ["sts"]
-api_cidrs           = ["192.0.2.0/24"]
 deletion_protection = true
 log_days            = 90
+protected_data      = true
+access_log_days     = 400
 
 administrators = ["arn:aws:iam::222222222222:role/one", "arn:aws:iam::222222222222:role/two"]
 people         = { readers = ["arn:aws:iam::222222222222:role/three"] }

@@ -11,6 +11,8 @@ kubernetes_version = "1.36"
 external_control_plane = false
 people_domain          = "example.org"
 deletion_protection    = false
+protected_data         = true
+access_log_days        = 400
 
 sources       = ["elsewhere"]
 image_readers = ["other-nodes@other-project.iam.gserviceaccount.com"]

@@ -3,6 +3,17 @@ data "aws_partition" "current" {}
 locals {
   partition = data.aws_partition.current.partition
   encrypt   = ["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"]
+  # as AWS's own key for disks has it: whoever may use disks, such as the role by which the autoscaler starts nodes
+  through_ec2 = {
+    Sid       = "DisksOfTheAccount"
+    Effect    = "Allow"
+    Principal = { AWS = "*" }
+    Action    = concat(local.encrypt, ["kms:CreateGrant"])
+    Resource  = "*"
+    Condition = {
+      StringEquals = { "kms:CallerAccount" = var.account_id, "kms:ViaService" = "ec2.${var.region}.amazonaws.com" }
+    }
+  }
 }
 
 resource "aws_kms_key" "this" {
@@ -12,7 +23,7 @@ resource "aws_kms_key" "this" {
 
   policy = jsonencode({
     Version = "2012-10-17"
-    Statement = [
+    Statement = concat(var.disks ? [local.through_ec2] : [], [
       {
         Sid       = "PoliciesOfTheAccountDecide"
         Effect    = "Allow"
@@ -42,13 +53,26 @@ resource "aws_kms_key" "this" {
           ArnLike      = { "aws:PrincipalArn" = "arn:${local.partition}:iam::${var.account_id}:role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/*" }
         }
       },
-    ]
+    ])
   })
 }
 
 resource "aws_kms_alias" "this" {
   name          = "alias/${var.name}"
   target_key_id = aws_kms_key.this.key_id
+}
+
+# every disk that names no key, of nodes, of claims and of whatever else the account starts in the region
+resource "aws_ebs_default_kms_key" "this" {
+  count = var.disks ? 1 : 0
+
+  key_arn = aws_kms_key.this.arn
+}
+
+resource "aws_ebs_encryption_by_default" "this" {
+  count = var.disks ? 1 : 0
+
+  enabled = true
 }
 
 # signs images: its public half verifies them

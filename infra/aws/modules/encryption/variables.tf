@@ -12,3 +12,8 @@ variable "account_id" {
   description = "Account whose policies say who may use the key"
   type        = string
 }
+
+variable "disks" {
+  description = "Encrypt the account's disks in the region with the key, in the place of AWS's own"
+  type        = bool
+}
