@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from nightshift.items import scorer
 from nightshift.items.metrics import Flags, Scores, evaluate
 from nightshift.models.graph import Graph
@@ -24,6 +26,11 @@ class PairAnswers:
 
     scores: Scores
     embeddings: Embeddings
+
+    @property
+    def stacked(self) -> Scores:
+        """All of it side by side, (n, findings + 2 * width)."""
+        return np.hstack([self.scores, *self.embeddings])
 
 
 def answer(graph: Graph, inputs: Array | Tensors) -> PairAnswers:
