@@ -10,14 +10,14 @@ from nightshift_image_text.simulation.studies import EFFUSION, ENLARGED, FRACTUR
 CHEST = 0.78  # half the width inside the ribs
 LUNG = 0.42  # x of a lung's middle
 BEND = 0.45  # by which a rib's y grows with the square of x
-MILLIMETERS = 140.0  # of half a chest's width
+MILLIMETERS = 110.0  # of half a chest's width
 FIRST_RIB, RIBS = 3, 6  # the highest of the ribs that break, and how many they are
 
 
 def heart_width(bodies: Bodies, findings: Findings) -> Floats:
     """Return half the heart's width, (n,)."""
-    normal = 0.29 + 0.07 * bodies.heart
-    grown = 0.42 + 0.16 * findings.size[:, ENLARGED]
+    normal = 0.28 + 0.07 * bodies.heart
+    grown = 0.355 + 0.17 * findings.size[:, ENLARGED]
     return np.where(findings.present[:, ENLARGED], grown, normal)
 
 
@@ -38,7 +38,7 @@ def rib_density(bodies: Bodies) -> Floats:
 
 def nodule_radius(findings: Findings) -> Floats:
     """Return half the width of nodules, (n,)."""
-    return 0.06 + 0.1 * findings.size[:, NODULE]
+    return 0.07 + 0.1 * findings.size[:, NODULE]
 
 
 def nodule_millimeters(findings: Findings) -> Floats:
@@ -55,7 +55,7 @@ def nodule_center(bodies: Bodies, findings: Findings) -> tuple[Floats, Floats]:
 
 def effusion_depth(findings: Findings) -> Floats:
     """Return the share of a lung's height that an effusion fills, (n,)."""
-    return 0.14 + 0.36 * findings.size[:, EFFUSION]
+    return 0.08 + 0.34 * findings.size[:, EFFUSION]
 
 
 def fractured_rib(findings: Findings) -> Floats:

@@ -167,9 +167,9 @@ def _add_fractures(grays: Grays, grid: Grid, studies: Studies) -> None:
     x, y = map(_column, anatomy.fracture_center(studies.bodies.take(rows), findings))
     size, strength = _column(findings.size[:, FRACTURE]), _column(0.5 + 0.5 * findings.contrast[:, FRACTURE])
     across, along = own.x - x, own.y - y
-    callus = np.exp(-((across / (0.08 + 0.05 * size)) ** 2) - (along / (0.06 + 0.03 * size)) ** 2)
-    gap = np.exp(-(((across + 0.4 * along) / 0.03) ** 2) - (along / 0.1) ** 2)
-    grays[rows] += strength * (0.22 * callus - 0.5 * gap)
+    callus = np.exp(-((across / (0.12 + 0.06 * size)) ** 2) - (along / (0.1 + 0.05 * size)) ** 2)
+    gap = np.exp(-(((across + 0.4 * along) / 0.05) ** 2) - (along / 0.14) ** 2)
+    grays[rows] += strength * (0.28 * callus - 0.55 * gap)
 
 
 def _add_nodules(grays: Grays, grid: Grid, studies: Studies) -> None:
@@ -179,7 +179,7 @@ def _add_nodules(grays: Grays, grid: Grid, studies: Studies) -> None:
     x, y = map(_column, anatomy.nodule_center(studies.bodies.take(rows), findings))
     radius = _column(anatomy.nodule_radius(findings))
     disc = _edge(_ellipse(own, (x, y), (radius, radius)), 2)
-    grays[rows] += _column(0.14 + 0.16 * findings.contrast[:, NODULE]) * disc
+    grays[rows] += _column(0.14 + 0.18 * findings.contrast[:, NODULE]) * disc
 
 
 def _add_effusions(grays: Grays, grid: Grid, studies: Studies) -> None:
@@ -191,7 +191,7 @@ def _add_effusions(grays: Grays, grid: Grid, studies: Studies) -> None:
     level = height * (1 - 2 * _column(anatomy.effusion_depth(findings))) - 0.1
     rise = 0.6 * np.clip(side - anatomy.LUNG, 0, 1)
     fluid = _edge(own.y - level + rise, 7) * _edge(_lungs(own, some) + 0.1, 6) * (side > 0)
-    alpha = _column(0.45 + 0.45 * findings.contrast[:, EFFUSION])
+    alpha = _column(0.2 + 0.5 * findings.contrast[:, EFFUSION])
     grays[rows] += alpha * fluid * (TISSUE - grays[rows])
 
 
