@@ -335,6 +335,22 @@ def test_a_machine_of_a_fabric_has_whole_nodes_their_interfaces_and_the_librarie
         assert container["resources"]["claims"] == [{"name": claim["name"]}]
 
 
+@each_cloud
+def test_the_pool_that_the_guide_shows_is_one_of_a_fabric_that_its_machines_have(cloud: str) -> None:
+    page = (INFRA.parent / "docs" / "guides" / "gpus-on-clusters.md").read_text()
+    (text,) = re.findall(rf"<!-- pool-{cloud} -->\n```yaml\n(.*?)```", page, re.DOTALL)
+    shipped = questions.read(cloud, "prod").model_dump(mode="json")
+    answers = questions.parse(yaml.safe_dump(shipped | yaml.safe_load(text)).encode(), f"{cloud}-prod.yaml")
+
+    pools = rendering.variables(answers)["gpu_pools"]
+    file, named = {"aws": ("node_pool", "instance_types"), "gcp": ("gpu_pools", "accelerator")}[cloud]
+    module = (INFRA / cloud / "modules" / file / "main.tf").read_text()
+    (known,) = re.findall(r"^ +cards = (.*)$|fabric != \"rdma\" \|\| contains\((.*), each", module, re.MULTILINE)
+    (machine,) = re.findall(r"[\w.-]+", str(pools["fabric"][named]))
+    assert f'"{machine}"' in "".join(known)
+    assert len(pools) > 1 and answers.gpu.fabric.value in ("efa", "gib")
+
+
 @with_facts
 def test_the_collectives_are_tried_on_two_machines_of_the_runtime_that_trainings_have() -> None:
     job = yaml.safe_load((FOLDER / "collectives" / "trainjob.yaml").read_text())
