@@ -71,6 +71,8 @@ class OfClass(Part):
     recall: float | None
     f1: float | None
     average_precision: float | None = Field(None, description="where a row has any number of classes")
+    auc_roc: float | None = Field(None, description="likewise")
+    calibration_error: float | None = Field(None, description="likewise: mean gap of score and share with the class")
 
 
 class OfSlice(Part):

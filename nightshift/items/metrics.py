@@ -56,7 +56,7 @@ def evaluate(labels: Labels, scores: Scores, thresholds: Sequence[float] = ()) -
     }
     if labels.ndim == 1:
         return {**metrics, "top_5_accuracy": top_accuracy(labels, scores)}
-    ranked = float(_average(average_precisions(labels, scores)))
+    ranked = float(average_known(average_precisions(labels, scores)))
     return {**metrics, "macro_average_precision": ranked, "micro_f1": float(micro_f1(counts))}
 
 
@@ -138,7 +138,7 @@ def by_class(counts: ClassCounts) -> tuple[Scores, Scores, Scores]:
 def macro_f1(counts: ClassCounts) -> Scores:
     """Return the mean F1 of the classes that occur among the true ones, (...), 0 without one; see `by_class`."""
     _, _, f1 = by_class(counts)
-    return _average(np.where(counts.true > 0, f1, np.nan))
+    return average_known(np.where(counts.true > 0, f1, np.nan))
 
 
 def micro_f1(counts: ClassCounts) -> Scores:
@@ -164,7 +164,7 @@ def resample_average_precision(labels: Labels, scores: Scores, groups: Labels) -
 
     columns = zip(spread(labels, scores.shape[1]).T, scores.T, strict=True)
     drawn = np.stack([bootstrap.average_precision_of_groups(true, own, groups) for true, own in columns], axis=1)
-    return _average(_known(drawn))
+    return average_known(_known(drawn))
 
 
 def auc_rocs(labels: Labels, scores: Scores, weights: Scores) -> Scores:
@@ -181,15 +181,20 @@ def auc_rocs(labels: Labels, scores: Scores, weights: Scores) -> Scores:
     return np.array([bootstrap.weighted_auc(true, own, weights) for true, own in columns])
 
 
-def resample_auc_rocs(labels: Labels, scores: Scores, groups: Labels) -> Scores:
-    """Return `auc_rocs` of every resample of the groups, (resamples, classes); see `resample`."""
+def resample_auc_rocs(labels: Labels, scores: Scores, groups: Labels, part: Flags | None = None) -> Scores:
+    """Return `auc_rocs` of every resample of the groups, (resamples, classes), on a part of the rows; see `resample`.
+
+    The parts of the same rows meet the same resamples, so that their differences are paired.
+    """
     from nightshift.stats import bootstrap  # likewise
+
+    weights = np.ones(len(scores)) if part is None else part.astype(float)
 
     def resample_class(true: Labels, own: Scores) -> Scores:
         order = np.argsort(-own, kind="stable")
-        true, own, owners = true[order], own[order], groups[order]
+        true, own, owners, kept = true[order], own[order], groups[order], weights[order]
         draws = bootstrap.draw_counts(int(groups.max()) + 1)
-        return np.array([bootstrap.weighted_auc(true, own, counts[owners], True) for counts in draws])
+        return np.array([bootstrap.weighted_auc(true, own, counts[owners] * kept, True) for counts in draws])
 
     columns = zip(spread(labels, scores.shape[1]).T, scores.T, strict=True)
     return np.stack([resample_class(true, own) for true, own in columns], axis=1)
@@ -220,7 +225,7 @@ def _choose_threshold(true: Flags, scores: Scores) -> float:
     return float(ranked[last : last + 2].mean())  # halfway, so that the last bits of a score decide nothing
 
 
-def _average(figures: Scores) -> Scores:
+def average_known(figures: Scores) -> Scores:
     """Return the means over the last axis of what is a number, 0 where nothing is."""
     known = ~np.isnan(figures)
     averages: Scores = np.where(known, figures, 0).sum(-1) / np.maximum(known.sum(-1), 1)

@@ -142,16 +142,20 @@ def weighted_auc(labels: Labels, scores: Floats, weights: Floats, is_sorted: boo
     return float(np.diff(misses, prepend=0.0) @ above / pairs) if pairs else np.nan
 
 
-def mean_of_groups(values: Floats, groups: Labels) -> Floats:
+def mean_of_groups(values: Floats, groups: Labels, part: npt.NDArray[np.bool_] | None = None) -> Floats:
     """Return the means of every resample of whole groups, float64 of shape (`RESAMPLES`, ...).
+
+    The parts of the same rows meet the same resamples, so that their differences are paired.
 
     Args:
         values: of the rows, (n, ...).
         groups: each row's, from 0, shape (n,).
+        part: rows that count, shape (n,); None: all. Each resample has to have one.
     """
-    sizes = np.bincount(groups).astype(float)
+    kept = slice(None) if part is None else part
+    sizes = np.bincount(groups[kept], minlength=int(groups.max()) + 1).astype(float)
     sums = np.zeros((len(sizes), *values.shape[1:]))
-    np.add.at(sums, groups, values)
+    np.add.at(sums, groups[kept], values[kept])
     return np.stack([np.tensordot(counts, sums, 1) / (counts @ sizes) for counts in draw_counts(len(sizes))])
 
 

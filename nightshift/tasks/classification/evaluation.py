@@ -8,6 +8,7 @@ import pandas as pd
 from nightshift.config.classes import ClassConfig
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
+from nightshift.contracts.verdict import Verdict
 from nightshift.data import splits
 from nightshift.data.splits import Days, Fold
 from nightshift.items import metrics, shards
@@ -47,7 +48,7 @@ class ItemsUnderTest(base.RowsUnderTest[ItemContender]):
         return f"{len(self.rows)} test rows of {self.days}, {self.left_out} left out"
 
     def measure(self, uri: str, model: ModelPackage, candidate: str, version: int = 0) -> ItemContender:
-        return judging.measure(self._labeled_rows, self._scores(uri, model, candidate), model, version)
+        return judging.measure(self.labeled_rows, self.score(uri, model, candidate), model, version)
 
     def incompatibility(self, ours: ModelPackage, model: ModelPackage) -> str:
         fits = (model.signature, model.preprocessing) == (ours.signature, ours.preprocessing)
@@ -63,10 +64,10 @@ class ItemsUnderTest(base.RowsUnderTest[ItemContender]):
         champion: ItemContender | str,
         reference: ItemContender | None,
     ) -> EvaluationReport:
-        challenger, scores = candidates[model.selected], self._scores(uri, model, model.selected)
-        judged = judging.judge(challenger, champion, self.config, reference)
+        challenger, scores = candidates[model.selected], self.score(uri, model, model.selected)
+        judged = self.judge(challenger, champion, reference)
         window = splits.describe(self.rows, self.days)
-        known, predicted = self._labeled_rows, metrics.predict(scores, model.decision.thresholds)
+        known, predicted = self.labeled_rows, metrics.predict(scores, model.decision.thresholds)
         parts = slices(model.classes, self.inputs, metrics.match(known.labels, predicted))
         trial = ItemTrial(self.config, model, window, candidates, champion, judged, self.left_out, parts)
         figures = trial.figures(known, scores)
@@ -84,13 +85,21 @@ class ItemsUnderTest(base.RowsUnderTest[ItemContender]):
             },
         )
 
+    def judge(
+        self, challenger: ItemContender, champion: ItemContender | str, reference: ItemContender | None
+    ) -> Verdict:
+        """Decide whether the challenger may replace the champion."""
+        return judging.judge(challenger, champion, self.config, reference)
+
     @cached_property
-    def _labeled_rows(self) -> LabeledItems:
+    def labeled_rows(self) -> LabeledItems:
+        """What the rows are, by which models are measured."""
         task = self.config.task
         known = shards.labels(self.rows, task.classes, task.is_multilabel)
         return LabeledItems(known, bootstrap.number_groups(self.rows), task.classes)
 
-    def _scores(self, uri: str, model: ModelPackage, candidate: str) -> Scores:
+    def score(self, uri: str, model: ModelPackage, candidate: str) -> Scores:
+        """Return a candidate's probabilities of classes, (n, classes)."""
         if (uri, candidate) not in self._scored:
             self._scored[uri, candidate] = ClassScorer(uri, model, candidate).score(self.inputs)
         return self._scored[uri, candidate]

@@ -12,11 +12,13 @@ from nightshift.contracts.verdict import Measure, Verdict
 from nightshift.items import metrics
 from nightshift.items.metrics import BINS, ClassCounts, ClassMetrics, Labels, Scores
 from nightshift.tasks import trials
-from nightshift.tasks.classification.metrics import ACCURACY, METRICS
+from nightshift.tasks.classification import kinds
+from nightshift.tasks.classification.metrics import ACCURACY
 from nightshift.tasks.metric_reports import list_measures
 from nightshift.tasks.trials import Contender, Gate, Trial
 
-FIGURES = ("precision", "recall", "f1", "average_precision")  # of a class
+FIGURES = ("precision", "recall", "f1")  # of a class
+RANKED = ("average_precision", "auc_roc", "calibration_error")  # likewise, where a row has any number of them
 MIN_GROUPS = 20  # of the test rows, needed to decide: the intervals come from drawing groups
 
 
@@ -121,15 +123,23 @@ def measure(rows: LabeledItems, scores: Scores, model: ModelPackage, version: in
 
 def of_classes(counts: ClassCounts, rows: LabeledItems, scores: Scores) -> list[contract.OfClass]:
     """Return the figures of each class."""
-    ranked = (
-        metrics.average_precisions(rows.labels, scores) if rows.is_multilabel else np.full(len(rows.classes), np.nan)
-    )
-    figures = np.stack([*metrics.by_class(counts), ranked], axis=1)
+    names, figures = [*FIGURES], [*metrics.by_class(counts)]
+    if rows.is_multilabel:
+        names += RANKED
+        figures += _rank_classes(rows.labels, scores)
     return [
         contract.OfClass(name=name, rows=int(count), **{key: None if np.isnan(value) else float(value)
-                         for key, value in zip(FIGURES, class_figures, strict=True)})
-        for name, count, class_figures in zip(rows.classes, counts.true, figures, strict=True)
+                         for key, value in zip(names, class_figures, strict=True)})
+        for name, count, class_figures in zip(rows.classes, counts.true, np.stack(figures, axis=1), strict=True)
     ]  # fmt: skip
+
+
+def _rank_classes(labels: Labels, scores: Scores) -> Iterator[Scores]:
+    """Yield the `RANKED` figures of each class, (classes,); NaN where they have no meaning."""
+    yield metrics.average_precisions(labels, scores)
+    yield metrics.auc_rocs(labels, scores, np.ones(len(scores)))
+    columns = range(scores.shape[1])
+    yield np.array([metrics.calibration_error(labels[:, [number]], scores[:, [number]]) for number in columns])
 
 
 def confuse(rows: LabeledItems, scores: Scores) -> list[list[int]]:
@@ -156,7 +166,12 @@ def judge(
     config: ClassConfig,
     reference: ItemContender | None = None,
 ) -> Verdict:
-    """Decide whether the challenger may replace the champion; the rule is that of `trials.judge`.
+    """Decide whether the challenger may replace the champion, by `find_gate`; the rule is that of `trials.judge`."""
+    return decide(challenger, champion, find_gate(challenger, champion, config), config, reference)
+
+
+def find_gate(challenger: ItemContender, champion: ItemContender | str, config: ClassConfig) -> Gate:
+    """Return what a challenger has to pass.
 
     Nothing is decided with fewer than `min_rows` test rows, or `MIN_GROUPS` groups of them. The floors: `min_accuracy`;
     and `min_class_recall` of every class with `min_class_rows` test rows. A champion is compared by `task.select_by`,
@@ -167,7 +182,7 @@ def judge(
     rows, sure = challenger.rows, challenger.estimates()
     undecidable = _undecidable(challenger, config)
     forgotten = _describe_forgotten(challenger, rival, config) if rival else []
-    gate = Gate(
+    return Gate(
         metric=config.task.select_by,
         tolerance=config.evaluation.tolerance,
         undecidable=undecidable,
@@ -175,6 +190,16 @@ def judge(
         passed=f"The challenger passes the floors with accuracy {sure['accuracy']} on {rows} rows (95 % interval).",
         measures=list(_measures(challenger, config)),
     )
+
+
+def decide(
+    challenger: ItemContender,
+    champion: ItemContender | str,
+    gate: Gate,
+    config: ClassConfig,
+    reference: ItemContender | None,
+) -> Verdict:
+    """Decide by a gate, and say what the challenger has not learned; see `trials.judge`."""
     verdict = trials.judge(challenger, champion, gate, reference)
     unlearned = _describe_unlearned(challenger, config.task.classes)
     return verdict.model_copy(update={"reasons": [*verdict.reasons, *unlearned]})
@@ -228,7 +253,8 @@ def _measures(challenger: ItemContender, config: ClassConfig) -> Iterator[Measur
     yield Measure(name="test_groups", value=challenger.groups, limit=MIN_GROUPS)
     unlearned = sum(challenger.unlearned_rows.values())
     yield Measure(name="unlearned_class_rows", value=unlearned, higher_is_better=False)
-    known = [metric for metric in METRICS if challenger.figures.get(metric.name) is not None]
+    listed = kinds.metrics(config.task.kind).metrics
+    known = [metric for metric in listed if challenger.figures.get(metric.name) is not None]
     yield from list_measures(challenger, known, {ACCURACY.name: limits.min_accuracy})
     if weakest := challenger.weakest(limits.min_class_rows):
         yield Measure(name="lowest_class_recall", value=weakest[1], limit=limits.min_class_recall)

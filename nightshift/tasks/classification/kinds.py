@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from nightshift import kinds
+from nightshift import kinds, tasks
 from nightshift.contracts.package import ModelPackage, Signature
 from nightshift.contracts.preprocessing import ClassPreprocessing
+from nightshift.tasks.base.metrics import MetricsTask
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,6 +125,11 @@ def find_other_labels(task: "ClassTaskConfig", model: ModelPackage) -> str:
     if task.is_multilabel:
         return "gives each item one class, and task.label_separator is set"
     return "gives an item any number of classes, and task.label_separator is not set"
+
+
+def metrics(kind: str) -> MetricsTask:
+    """Return the metrics of a task."""
+    return tasks.find(kind).metrics
 
 
 def candidates(kind: str) -> Candidates:

@@ -5,18 +5,20 @@ from collections.abc import Iterator
 from nightshift.contracts import evaluation as contract
 from nightshift.contracts.section import Axis, Block, Chart, Fact, Row, Series, TableBlock, TableColumn, Text
 from nightshift.tasks.base.metrics import Metric
-from nightshift.tasks.classification.judging import ItemTrial
-from nightshift.tasks.classification.metrics import ACCURACY, METRICS, MetricsTask
+from nightshift.tasks.classification import kinds
+from nightshift.tasks.classification.judging import RANKED, ItemTrial
+from nightshift.tasks.classification.metrics import ACCURACY
 from nightshift.tasks.metric_reports import describe_highlight, tabulate_metrics
 
 CONFUSED = 10
-MULTILABEL = ("Average precision", "Threshold")
+MULTILABEL = ("Average precision", "ROC AUC", "Calibration error", "Threshold")
 SHARES = [0, 0.2, 0.4, 0.6, 0.8, 1]
 
 
 def list_shown_metrics(trial: ItemTrial) -> list[Metric]:
     """Return the metrics that have a meaning with so many classes, of one each or of any number."""
-    figures, metrics = trial.challenger.figures, MetricsTask().list_metrics(trial.config)
+    config, figures = trial.config, trial.challenger.figures
+    metrics = kinds.metrics(config.task.kind).list_metrics(config)
     return [metric for metric in metrics if metric.name != "top_5_accuracy" or figures[metric.name] is not None]
 
 
@@ -35,7 +37,8 @@ def highlights(trial: ItemTrial) -> Iterator[Fact]:
 
 def blocks(trial: ItemTrial, figures: contract.ClassEvaluation) -> Iterator[Block]:
     """Yield all the rest: metrics, each class, slices, what is taken for what."""
-    selected_by = next(metric for metric in METRICS if metric.name == trial.config.task.select_by)
+    task = trial.config.task
+    selected_by = next(metric for metric in kinds.metrics(task.kind).metrics if metric.name == task.select_by)
     ranked_by = selected_by if trial.model.decision.is_multilabel else ACCURACY
     yield tabulate_metrics(trial, list_shown_metrics(trial), ranked_by)
     yield Text(sentences=list(_explanations(trial)), is_fine_print=True)
@@ -62,14 +65,14 @@ def _classes(trial: ItemTrial, figures: contract.ClassEvaluation) -> TableBlock:
     columns = [TableColumn(title="Class"), TableColumn(title="Test rows", format="count")]
     titles = ["Precision", "Recall", "F1"]
     thresholds = dict(zip(trial.config.task.classes, trial.model.decision.thresholds, strict=False))
-    columns += [TableColumn(title=title, format="score") for title in [*titles, *MULTILABEL[: 2 * bool(thresholds)]]]
+    columns += [TableColumn(title=title, format="score") for title in [*titles, *(MULTILABEL if thresholds else ())]]
     weakest_first = sorted(figures.classes, key=lambda figure: 1 if figure.recall is None else figure.recall)
     unlearned = trial.model.lineage.unlearned
     rows = [
         Row(
             cells=[
                 *(figure.name, figure.rows, figure.precision, figure.recall, figure.f1),
-                *((figure.average_precision, thresholds[figure.name]) if thresholds else ()),
+                *((*(getattr(figure, name) for name in RANKED), thresholds[figure.name]) if thresholds else ()),
             ],
             tag="no training rows" if figure.name in unlearned else "",
             tone="bad" if figure.name in unlearned and figure.rows else "neutral",

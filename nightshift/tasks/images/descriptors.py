@@ -10,6 +10,11 @@ NAMES: tuple[str, ...] = ("brightness", "contrast", "sharpness")
 
 
 def describe(_: ImagePreprocessing, pixels: Pixels) -> list[npt.NDArray[np.float32]]:
+    """Return the figures of each image, (n,) each; see `measure`."""
+    return measure(pixels)
+
+
+def measure(pixels: Pixels) -> list[npt.NDArray[np.float32]]:
     """Return the mean, the standard deviation and the mean step between neighbors of each image, (n,) each.
 
     Args:

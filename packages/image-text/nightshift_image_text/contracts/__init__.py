@@ -1,0 +1,1 @@
+"""What the JSON files of images with reports hold."""
