@@ -138,6 +138,13 @@ class Signature(Part):
                 raise ValueError(f"graphs: their {field} are {', '.join(names)}; allowed: {allowed}")
         return self
 
+    def select(self, name: str) -> Self:
+        """Return the signature of a named graph alone."""
+        graph = self.graphs[name]
+        inputs = [tensor for tensor in self.inputs if tensor.name in graph.inputs]
+        outputs = [tensor for tensor in self.outputs if tensor.name in graph.outputs]
+        return type(self)(inputs=inputs, outputs=outputs)
+
     @property
     def score(self) -> Tensor:
         """The output that holds the scores; there may be others."""

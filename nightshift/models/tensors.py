@@ -1,12 +1,12 @@
 """The inputs of a graph: arrays by name with rows on the first axis; most graphs have one input."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nightshift.contracts.package import INPUT
+from nightshift.contracts.package import INPUT, Tensor
 
 Array = npt.NDArray[Any]
 Tensors = Mapping[str, Array]
@@ -17,6 +17,11 @@ def by_name(inputs: Array | Tensors) -> Tensors:
     if not isinstance(inputs, np.ndarray):
         return inputs
     return {name: inputs[name] for name in inputs.dtype.names} if inputs.dtype.names else {INPUT: inputs}
+
+
+def make_zeros(inputs: Iterable[Tensor]) -> Tensors:
+    """Return one row of zeros for inputs of a signature."""
+    return {tensor.name: np.zeros((1, *tensor.shape[1:]), tensor.datatype.dtype) for tensor in inputs}
 
 
 def row_count(tensors: Tensors) -> int:

@@ -76,7 +76,7 @@ def _item_paths(model: Model, items: ItemSchema, max_rows: int) -> Schema:
     """Describe requests of images or texts: one, in JSON or as the body itself, or several."""
     answered: Schema = {"score": {"type": "number"}} | _describe_classes(items.classes, bool(items.thresholds))
     answered |= {name: _list({"type": "number"}, tensor.shape[-1]) for name, tensor in _list_further(model).items()}
-    answered |= items.answers.schema if items.answers else {}
+    answered |= model.decoder.answers.schema if model.decoder and model.decoder.answers else {}
     item = _object(**{field.name: field.schema for field in items.fields})
     item["properties"]["id"] = {"type": ["string", "null"], "maxLength": MAX_ID_LENGTH}
     one = _object(**answered, model_version={"type": "integer"})

@@ -10,15 +10,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from nightshift.contracts import package
 from nightshift.contracts.package import OUTPUT, Datatype, ModelPackage, NamedGraph, Signature, Tensor, read_graph
 from nightshift.contracts.preprocessing import FeatureSpec, Inputs
 from nightshift.items.scorer import scores
 from nightshift.models.cutting import cut_graphs
 from nightshift.models.graph import PROVIDERS, Graph
-from nightshift.models.tensors import Array, Tensors
+from nightshift.models.tensors import Tensors, make_zeros
 from nightshift.runtime.errors import UserError
 from nightshift.runtime.step import log
 from nightshift.serving.assignment import is_answered
@@ -26,7 +24,7 @@ from nightshift.serving.batching import Batcher, Field, ServerLimits, Statistics
 from nightshift.serving.feature_encoder import FeatureEncoder
 from nightshift.serving.files import DeploymentPointer
 from nightshift.serving.items.decoder import DecoderPool
-from nightshift.serving.items.loader import load_schema
+from nightshift.serving.items.loader import load_answers, load_schema
 from nightshift.serving.named import NamedBatcher
 from nightshift.serving.online import Online
 from nightshift.serving.reasons import ReasonLimits
@@ -108,8 +106,8 @@ class Model:
     def outputs(self) -> dict[str, Tensor]:
         """The tensors of a response, by name."""
         texts = ["label"] if self.classes else []
-        if self.decoder and self.decoder.items.answers:
-            texts += self.decoder.items.answers.schema
+        if self.decoder and self.decoder.answers:
+            texts += self.decoder.answers.schema
         signature = self.package.signature
         tensors = signature.outputs if signature.graphs else [signature.score]
         return _index_by_name([*tensors, *map(_make_bytes_tensor, texts)])
@@ -118,11 +116,11 @@ class Model:
         """Return the tensors of the response to a request with tensors of some names."""
         if not self.decoder or not self.named:
             return self.outputs
-        items = self.decoder.items
+        items, answers = self.decoder.items, self.decoder.answers
         inputs = {field.input for field in items.fields if {field.name, field.input} & {*names}}
         made = {output for graph in self.named if graph.inputs <= inputs for output in graph.outputs}
         made |= {"label"} if OUTPUT in made and self.classes else set()
-        made |= {*items.answers.list_names(made)} if items.answers else set()
+        made |= {*answers.list_names(made)} if answers else set()
         return {name: tensor for name, tensor in self.outputs.items() if name in made}
 
     @cached_property
@@ -139,11 +137,6 @@ class Model:
 
 def _index_by_name(tensors: Sequence[Tensor]) -> dict[str, Tensor]:
     return {tensor.name: tensor for tensor in tensors}
-
-
-def _make_zeros(tensor: Tensor) -> Array:
-    """Return an input of one row."""
-    return np.zeros((1, *tensor.shape[1:]), tensor.datatype.dtype)
 
 
 def _make_bytes_tensor(name: str) -> Tensor:
@@ -189,9 +182,10 @@ def load(name: str, pointer: DeploymentPointer, limits: ServerLimits, device: st
     if manifest.sha256 != pointer.sha256:
         raise UserError(f"{pointer.uri} holds model {manifest.sha256[:8]}, not {pointer.sha256[:8]}; restore its files")
     content, preprocessing = read_graph(pointer.uri, manifest, manifest.selected), manifest.preprocessing
-    example = {tensor.name: _make_zeros(tensor) for tensor in manifest.signature.inputs}
+    example = make_zeros(manifest.signature.inputs)
     if manifest.signature.graphs:
-        decoder = DecoderPool(load_schema(manifest, pointer.uri), limits.queue)
+        answers = load_answers(manifest, pointer.uri)
+        decoder = DecoderPool(load_schema(manifest, pointer.uri), limits.queue, answers)
         named = _load_named(manifest.signature, content, partial(NamedBatcher, example=example, limits=limits), device)
         scoring = next(graph.batcher for graph in named if OUTPUT in graph.outputs)
         return Model(name, pointer, manifest, check_fields(decoder, named), scoring, named=named)

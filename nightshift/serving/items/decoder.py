@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from nightshift import storage
 from nightshift.http.errors import OverloadedError
 from nightshift.models.tensors import Tensors, row_count, take_rows
-from nightshift.serving.items.schema import FieldContents, ItemSchema
+from nightshift.serving.items.schema import FieldContents, ItemAnswers, ItemSchema
 
 THREADS = 4  # at most: decoding an image of 50 million pixels takes 150 MB
 
@@ -35,16 +35,18 @@ class DecoderPool:
 
     Attributes:
         items: schema of the items.
+        answers: what they are answered with besides; None: nothing.
     """
 
-    def __init__(self, items: ItemSchema, max_items: int) -> None:
+    def __init__(self, items: ItemSchema, max_items: int, answers: ItemAnswers | None = None) -> None:
         """Start no thread yet.
 
         Args:
             items: schema of the items.
             max_items: most items that are decoded or wait at a time.
+            answers: what they are answered with besides; None: nothing.
         """
-        self.items, self._max_items, self._waiting = items, max_items, 0
+        self.items, self.answers, self._max_items, self._waiting = items, answers, max_items, 0
         self._threads = ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), THREADS), "items")
 
     async def decode(self, contents: Mapping[str, FieldContents]) -> DecodedItems:
@@ -66,10 +68,9 @@ class DecoderPool:
 
     async def describe(self, outputs: Tensors) -> list[dict[str, Any]]:
         """Return what items are answered with besides their classes; none where the task says nothing else."""
-        answers = self.items.answers
-        if answers is None:
+        if self.answers is None:
             return [{}] * row_count(outputs)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, answers.describe, outputs)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self.answers.describe, outputs)
 
     async def _run(self, size: int, work: Callable[[], DecodedItems]) -> DecodedItems:
         if self._waiting + size > self._max_items:

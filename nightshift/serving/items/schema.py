@@ -123,7 +123,6 @@ class ItemSchema:
         fields: fields of an item.
         thresholds: of each class, where an item has any number of them.
         is_partial: whether an item may lack all fields but one.
-        answers: what items are answered with besides; None: nothing.
         known_by: input by which the same item is known again, where it has that; empty: all of its inputs.
     """
 
@@ -131,7 +130,6 @@ class ItemSchema:
     fields: tuple[ItemField, ...]
     thresholds: Sequence[float] = ()
     is_partial: bool = False
-    answers: ItemAnswers | None = None
     known_by: str = ""
 
     @property

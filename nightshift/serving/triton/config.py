@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nightshift.contracts.package import Signature, Tensor
+from nightshift.contracts.package import OUTPUT, Signature, Tensor
 from nightshift.serving.batching import ServerLimits
 
 Message = Mapping[str, Any]
@@ -64,13 +64,13 @@ class TritonModel:
     Attributes:
         name: name of the graph.
         signature: inputs and outputs of the graph.
-        item: name of the request's tensor: a row, an image or a text.
+        items: input of the graph -> the request's tensor that it is made of: a row, an image or a text.
         settings: how Triton runs the models.
     """
 
     name: str
     signature: Signature
-    item: str
+    items: Mapping[str, str]
     settings: TritonSettings
 
     @property
@@ -92,20 +92,20 @@ def graph(model: TritonModel, labels: str | None = None) -> str:
         labels: file beside the configuration with the classes' names, one a line, also for the ensemble; None: there
             are no classes.
     """
-    (tensor,), score, settings = model.signature.inputs, model.signature.score, model.settings
-    label_file = {"label_filename": labels} if labels else {}
-    dims = {"dims": score.shape[1:]} if score.shape[1:] else WITHOUT_BATCH
+    inputs, settings = model.signature.inputs, model.settings
     return format_message(
         {
             "name": model.name,
             "backend": "onnxruntime",
             "max_batch_size": settings.rows,
-            "input": _tensor(tensor) | {"dims": tensor.shape[1:]},
-            "output": _tensor(score) | dims | label_file,
+            "input": [_tensor(tensor) | {"dims": tensor.shape[1:]} for tensor in inputs],
+            "output": [
+                _output(tensor, labels if tensor.name == OUTPUT else None) for tensor in model.signature.outputs
+            ],
             "version_policy": _policy(settings),
             "dynamic_batching": _batching(settings) | _queueing(settings),
             "instance_group": _instances(settings),
-            "model_warmup": [_warmup(tensor, rows) for rows in sorted({1, settings.rows})],
+            "model_warmup": [_warmup(inputs, rows) for rows in sorted({1, settings.rows})],
             "response_cache": {"enable": settings.cache},
             # one thread each, as in nightshift.serving: instances that spread over all cores slow each other down
             "parameters": _parameters({} if settings.gpus else {"intra_op_thread_count": "1"}),
@@ -118,14 +118,14 @@ def features(model: TritonModel, parameters: Mapping[str, str]) -> str:
 
     Over an online state it is one process, since the state belongs to one, and waiting requests share a commit.
     """
-    (tensor,), settings = model.signature.inputs, model.settings
+    settings = model.settings
     return format_message(
         {
             "name": model.features,
             "backend": "python",
             "max_batch_size": settings.rows,
-            "input": _item_tensor(model),
-            "output": _tensor(tensor) | {"dims": tensor.shape[1:]},
+            "input": _item_tensors(model),
+            "output": [_tensor(tensor) | {"dims": tensor.shape[1:]} for tensor in model.signature.inputs],
             "dynamic_batching": _queueing(settings),
             "instance_group": {"kind": Word("KIND_CPU"), "count": 1 if parameters else settings.instances},
             "parameters": _parameters(parameters),
@@ -133,18 +133,20 @@ def features(model: TritonModel, parameters: Mapping[str, str]) -> str:
     )
 
 
-def ensemble(model: TritonModel) -> str:
-    """Return the configuration of the feature step and the graph as one model."""
-    (tensor,), score = model.signature.inputs, model.signature.score
-    steps = [_step(model.features, model.item, tensor.name), _step(model.name, tensor.name, score.name)]
+def ensemble(name: str, models: Sequence[TritonModel]) -> str:
+    """Return the configuration of the feature steps and the graphs of some models as one model."""
     return format_message(
         {
-            "name": model.raw,
+            "name": name,
             "platform": "ensemble",
-            "max_batch_size": model.settings.rows,
-            "input": _item_tensor(model),
-            "output": _tensor(score) | {"dims": score.shape[1:] or [1]},
-            "ensemble_scheduling": {"step": steps},
+            "max_batch_size": models[0].settings.rows,
+            "input": [tensor for model in models for tensor in _item_tensors(model)],
+            "output": [
+                _tensor(tensor) | {"dims": tensor.shape[1:] or [1]}
+                for model in models
+                for tensor in model.signature.outputs
+            ],
+            "ensemble_scheduling": {"step": [step for model in models for step in _steps(model)]},
         }
     )
 
@@ -169,8 +171,14 @@ def _tensor(tensor: Tensor) -> dict[str, Any]:
     return {"name": tensor.name, "data_type": Word(f"TYPE_{tensor.datatype}")}
 
 
-def _item_tensor(model: TritonModel) -> dict[str, Any]:
-    return {"name": model.item, "data_type": Word("TYPE_STRING"), "dims": [1]}
+def _output(tensor: Tensor, labels: str | None) -> dict[str, Any]:
+    label_file = {"label_filename": labels} if labels else {}
+    dims = {"dims": tensor.shape[1:]} if tensor.shape[1:] else WITHOUT_BATCH
+    return _tensor(tensor) | dims | label_file
+
+
+def _item_tensors(model: TritonModel) -> list[dict[str, Any]]:
+    return [{"name": item, "data_type": Word("TYPE_STRING"), "dims": [1]} for item in model.items.values()]
 
 
 def _policy(settings: TritonSettings) -> Message:
@@ -195,16 +203,31 @@ def _instances(settings: TritonSettings) -> Message:
     return {"kind": Word("KIND_GPU"), "count": settings.instances, "gpus": list(range(settings.gpus))}
 
 
-def _warmup(tensor: Tensor, rows: int) -> Message:
-    zeros = {"data_type": Word(f"TYPE_{tensor.datatype}"), "dims": tensor.shape[1:], "zero_data": True}
-    return {"name": f"rows of zeros: {rows}", "batch_size": rows, "inputs": {"key": tensor.name, "value": zeros}}
+def _warmup(inputs: Sequence[Tensor], rows: int) -> Message:
+    zeros = [
+        {
+            "key": tensor.name,
+            "value": {"data_type": Word(f"TYPE_{tensor.datatype}"), "dims": tensor.shape[1:], "zero_data": True},
+        }
+        for tensor in inputs
+    ]
+    return {"name": f"rows of zeros: {rows}", "batch_size": rows, "inputs": zeros}
 
 
 def _parameters(values: Mapping[str, str]) -> list[Message]:
     return [{"key": key, "value": {"string_value": value}} for key, value in values.items()]
 
 
-def _step(name: str, source: str, target: str) -> Message:
+def _steps(model: TritonModel) -> list[Message]:
+    outputs = [tensor.name for tensor in model.signature.outputs]
+    inputs = [tensor.name for tensor in model.signature.inputs]
+    return [_step(model.features, [*model.items.values()], inputs), _step(model.name, inputs, outputs)]
+
+
+def _step(name: str, sources: Sequence[str], targets: Sequence[str]) -> Message:
+    maps = {
+        "input_map": [{"key": source, "value": source} for source in sources],
+        "output_map": [{"key": target, "value": target} for target in targets],
+    }
     # -1, the newest served version: during a takeover either version may answer
-    maps = {"input_map": {"key": source, "value": source}, "output_map": {"key": target, "value": target}}
     return {"model_name": name, "model_version": -1, **maps}

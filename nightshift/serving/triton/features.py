@@ -1,17 +1,16 @@
-"""The feature step without Triton: turns rows as JSON, images or texts into the graph's input."""
+"""The feature step without Triton: turns rows as JSON, images or texts into the graphs' inputs."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from nightshift.contracts import package
+from nightshift.contracts.package import INPUT
 from nightshift.contracts.preprocessing import Inputs, TablePreprocessing
 from nightshift.http.errors import RequestError
+from nightshift.models.tensors import Tensors
 from nightshift.runtime.step import log
 from nightshift.serving.feature_encoder import FeatureEncoder
 from nightshift.serving.payloads import decode
@@ -23,14 +22,15 @@ if TYPE_CHECKING:
 
 CHECK_SECONDS = 60.0  # between checks for a newer snapshot
 
-Matrix = npt.NDArray[np.float32]
-
 
 class FeatureStep(Protocol):
-    """Turns a request's rows, each an object in JSON, an image file or a text, into the graph's input."""
+    """Turns a request's rows, each an object in JSON, or an image file, a text or both, into the graph's inputs."""
 
-    def transform(self, rows: Sequence[bytes]) -> npt.NDArray[Any]:
-        """Return the graph's input, (rows, ...), of its signature's type.
+    def transform(self, tensors: Mapping[str, Sequence[bytes]]) -> Tensors:
+        """Return the graph's inputs by name, (rows, ...) each, of its signature's types.
+
+        Args:
+            tensors: a request's tensors by name: `row`, or fields of items.
 
         Raises:
             RequestError: when a row cannot be scored.
@@ -60,23 +60,28 @@ class NamedFeatureStep(StatelessStep):
     def __init__(self, inputs: Inputs, max_rows: int) -> None:
         self._encoder = FeatureEncoder(inputs, max_rows)
 
-    def transform(self, rows: Sequence[bytes]) -> Matrix:
+    def transform(self, tensors: Mapping[str, Sequence[bytes]]) -> Tensors:
         """Return the graph's input; see `FeatureStep`."""
-        return self._encoder.encode({"instances": [decode(row) for row in rows]})
+        (rows,) = tensors.values()
+        return {INPUT: self._encoder.encode({"instances": [decode(row) for row in rows]})}
 
 
 class ItemStep(StatelessStep):
-    """Rows are images or texts."""
+    """Rows are images, texts or items of several fields."""
 
     def __init__(self, items: "ItemSchema") -> None:
         self._items = items
 
-    def transform(self, rows: Sequence[bytes]) -> npt.NDArray[Any]:
-        """Return the graph's input; see `FeatureStep`."""
+    def transform(self, tensors: Mapping[str, Sequence[bytes]]) -> Tensors:
+        """Return the graph's inputs; see `FeatureStep`."""
         from nightshift.serving.items.schema import FieldContents
 
-        (field,) = self._items.fields
-        return field.stack(FieldContents(rows, [f"{field.name}[{number}]" for number in range(len(rows))]))
+        return self._items.decode(
+            {
+                name: FieldContents(rows, [f"{name}[{number}]" for number in range(len(rows))])
+                for name, rows in tensors.items()
+            }
+        )
 
 
 class EventStep:
@@ -99,11 +104,12 @@ class EventStep:
         self._closing = threading.Event()
         threading.Thread(target=self._follow, daemon=True).start()
 
-    def transform(self, rows: Sequence[bytes]) -> Matrix:
+    def transform(self, tensors: Mapping[str, Sequence[bytes]]) -> Tensors:
         """Return the graph's input; see `FeatureStep`."""
+        (rows,) = tensors.values()
         raw, reader = [_decode_object(row) for row in rows], self._follower.reader
         events, categories = [reader.read(event) for event in raw], [reader.categories(event) for event in raw]
-        return self._encoder.encode_columns(self._store.take(events), categories)
+        return {INPUT: self._encoder.encode_columns(self._store.take(events), categories)}
 
     def commit(self) -> None:
         """Make the transformed events durable."""

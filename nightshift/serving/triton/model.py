@@ -9,7 +9,6 @@ from typing import Any
 
 import triton_python_backend_utils as triton
 
-from nightshift.contracts.package import INPUT
 from nightshift.http.errors import RefusedError
 from nightshift.runtime.errors import UserError
 from nightshift.serving.triton import features
@@ -22,8 +21,7 @@ class TritonPythonModel:
         """Open the feature step of the configuration."""
         config = json.loads(args["model_config"])
         parameters = {key: value["string_value"] for key, value in config["parameters"].items()}
-        (tensor,) = config["input"]
-        self._input = tensor["name"]
+        self._inputs = [tensor["name"] for tensor in config["input"]]
         self._features = features.open_step(triton.get_model_dir(), config["max_batch_size"], **parameters)
 
     def execute(self, requests: list[Any]) -> list[Any]:
@@ -37,9 +35,11 @@ class TritonPythonModel:
         self._features.close()
 
     def _answer(self, request: Any) -> Any:
-        rows = triton.get_input_tensor_by_name(request, self._input).as_numpy().reshape(-1).tolist()
+        tensors = {name: triton.get_input_tensor_by_name(request, name).as_numpy() for name in self._inputs}
+        rows = {name: values.reshape(-1).tolist() for name, values in tensors.items()}
         try:
-            return triton.InferenceResponse([triton.Tensor(INPUT, self._features.transform(rows))])
+            inputs = self._features.transform(rows)
+            return triton.InferenceResponse([triton.Tensor(name, values) for name, values in inputs.items()])
         except (RefusedError, UserError) as error:
             refusal = triton.TritonError(str(error), triton.TritonError.INVALID_ARG)
             return triton.InferenceResponse([], refusal)

@@ -1,6 +1,7 @@
 """Image files: as they are in a body or a tensor, in base64 in JSON."""
 
 from base64 import b64decode, b64encode
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -33,13 +34,16 @@ def items(model: ModelPackage, _: str) -> ItemSchema:
     return ItemSchema(preprocessing.classes, (field,), model.decision.thresholds)
 
 
-def build_image_field(name: str, rules: Rules, tensor: str = INPUT) -> ItemField:
+def build_image_field(
+    name: str, rules: Rules, tensor: str = INPUT, prepare: Callable[[bytes, Rules], Pixels] = images.prepare_pixels
+) -> ItemField:
     """Return the field of an item that is an image.
 
     Args:
         name: of the field.
         rules: what images have to be like, and what networks see of them.
         tensor: name of the graph's input.
+        prepare: a file -> what networks see of it; raises `UnusableError`.
     """
     return ItemField(
         name=name,
@@ -49,7 +53,7 @@ def build_image_field(name: str, rules: Rules, tensor: str = INPUT) -> ItemField
         schema={"oneOf": [ENCODED, WRAPPED]},
         parse=_content,
         format=lambda content: b64encode(content).decode(),
-        decode=partial(_prepare, rules),
+        decode=partial(_prepare, prepare, rules),
         media_type=images.media_type,
         input=tensor,
     )
@@ -64,14 +68,15 @@ def _content(value: Any) -> bytes:
         raise ItemError("not base64", 'the bytes of an image file in base64, or {"b64": ...}') from None
 
 
-def _prepare(rules: Rules, content: bytes) -> Pixels:
+def _prepare(prepare: Callable[[bytes, Rules], Pixels], rules: Rules, content: bytes) -> Pixels:
     if not content:
         raise _unusable(rules, "empty")
     try:
-        return images.prepare_pixels(content, rules)
+        return prepare(content, rules)
     except UnusableError as error:
         raise _unusable(rules, str(error)) from None
 
 
 def _unusable(rules: Rules, rule: str) -> ItemError:
-    return ItemError(rule, ALLOWED[rule].format(min_side=rules.min_side, max_pixels=rules.max_pixels))
+    allowed = ALLOWED.get(rule, "an image that ingestion does not quarantine by this rule")
+    return ItemError(rule, allowed.format(min_side=rules.min_side, max_pixels=rules.max_pixels))

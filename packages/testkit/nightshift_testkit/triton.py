@@ -6,7 +6,7 @@ The wheel has no backend for ONNX; one in Python has its name here, so that repo
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -66,10 +66,19 @@ def environment(packages: Path) -> dict[str, str]:
 
 
 @contextmanager
-def serve(folder: Path, repository: Path, **flags: str | int) -> Iterator[str]:
-    """Start a server; yields its URL. Its log is `<folder>/triton.log`."""
+def serve(folder: Path, repository: Path, imported: Iterable[Path] = (), **flags: str | int) -> Iterator[str]:
+    """Start a server; yields its URL. Its log is `<folder>/triton.log`.
+
+    Args:
+        folder: where the backends and the log lie.
+        repository: its models.
+        imported: further Python packages, and their metadata, that feature steps find.
+        flags: more of tritonserver's, with underscores.
+    """
     packages, port, log_file = site(), free_port(), folder / "triton.log"
     words = command(packages, folder, repository, http_port=port, **flags)
+    for path in imported:  # the backend's folder is searched, whatever the interpreter thinks of PYTHONPATH
+        (folder / "backends" / "python" / path.name).symlink_to(path)
     with log_file.open("wb") as log, started(words, env=environment(packages), stdout=log, stderr=log) as server:
         url = f"http://127.0.0.1:{port}"
         wait_until(lambda: server.poll() is not None or _is_live(url), "Triton answers")

@@ -1,5 +1,6 @@
 """The pairs on which forms of a graph are measured: how often they find each other, and what is decided of findings."""
 
+from collections.abc import Iterator
 from dataclasses import fields
 from functools import cached_property
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from nightshift.models.tensors import Tensors
 from nightshift.stats import bootstrap
 from nightshift.tasks.classification import optimization as classification
 from nightshift.tasks.classification.optimization import ItemOptimizationRows
+from nightshift_image_text import neighbors
 from nightshift_image_text.config import ImageTextConfig
 from nightshift_image_text.retrieval import CUTOFFS, Embeddings, Pairs, find_hits
 from nightshift_image_text.task.measuring import answer
@@ -66,3 +68,8 @@ class OptimizationTask(classification.OptimizationTask):
     ) -> tuple[Tensors, PairOptimizationRows]:
         sample, rows = super().read_samples(config, features, uri, model, limit)
         return sample, PairOptimizationRows(**{field.name: getattr(rows, field.name) for field in fields(rows)})
+
+    def answer_files(
+        self, features: Table, uri: str, model: ModelPackage, form: bytes | None
+    ) -> Iterator[tuple[str, bytes]]:
+        return neighbors.make_files(features, uri, model, form)

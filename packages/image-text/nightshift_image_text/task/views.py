@@ -22,7 +22,7 @@ PIXELS, TOKENS = "pixels", "tokens"
 def view(task: ImageTextTaskConfig) -> View:
     """Return what networks see of pairs: `pixels` uint8 (side, side, channels) and `tokens` int32 (length,) of each.
 
-    The same image is known again, whatever its report.
+    The same image is known again, whatever its report; reports stay beside the rows, for those who find them.
 
     Raises:
         UserError: when the tokenizer cannot be read.
@@ -31,7 +31,7 @@ def view(task: ImageTextTaskConfig) -> View:
     dtype = [(PIXELS, np.uint8, (task.side, task.side, task.channels)), (TOKENS, np.int32, (task.length,))]
     decided_by = [SCHEMA, PIL.__version__, task.side, task.channels, *tokenizer.key, task.length]
     see = partial(_see, task, tokenizer)
-    return View(("image", "report"), see, np.empty(0, dtype), decided_by, known_by=PIXELS)
+    return View(("image", "report"), see, np.empty(0, dtype), decided_by, known_by=PIXELS, kept=("report",))
 
 
 def _see(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nightshift.serving.items.loader import load_schema
-from nightshift_image_text.task.items import NEAREST
+from nightshift_image_text.task.answers import NEAREST
 
 
 def instance(pairs: Any, row: int, *names: str) -> dict[str, str]:

@@ -2,11 +2,13 @@
 
 import pytest
 
+from components.optimization import __main__ as optimization
 from nightshift import storage
 from nightshift.contracts import package
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.tables import read_table
+from nightshift_image_text import neighbors
 from tests.components.scans import CONFIG
 from tests.components.tales import Night
 
@@ -32,6 +34,16 @@ def test_a_package_has_a_graph_of_both_towers_for_each_candidate(night: Night) -
     assert set(model.candidates) == {"pairs", "frozen_text"}
     assert set(model.signature.graphs) == {"image", "text"}
     assert all(model.candidates[name].validation["recall_at_5"] is not None for name in model.candidates)
+
+
+def test_the_model_that_is_served_brings_the_indexes_of_its_training_pairs(night: Night) -> None:
+    optimization.body(night.context(features="features.json", model="model", optimized="optimized"))
+    uri = str(night.folder / "optimized")
+    model = package.load(uri)
+    galleries = neighbors.load(uri, model)
+
+    assert len(galleries["images"].rows) == model.lineage.train.rows
+    assert all(row["id"] and row["report"] for row in galleries["reports"].rows)
 
 
 def test_a_day_of_scores_has_findings_and_embeddings(night: Night) -> None:

@@ -24,6 +24,10 @@ def texts(events) -> list[bytes]:
     return [json.dumps(raw(event)).encode() for event in events]
 
 
+def see(step: EventStep, events) -> np.ndarray:
+    return step.transform({"row": texts(events)})["inputs"]
+
+
 def snapshots(folder: Path, days: int) -> str:
     return written(EVENTS, CHOSEN, days, str(folder / "online" / f"date=2024-03-{days:02}"))
 
@@ -33,8 +37,8 @@ def test_named_features_are_the_rows_of_the_batch() -> None:
         {"amount": 1.5, "customer_count_1d": 2.0, "channel": "it's web"},
         {"channel": "other", "amount": -3.0, "customer_count_1d": 0.0},
     ]
-    rows_seen = NamedFeatureStep(TABULAR, 2).transform([json.dumps(row).encode() for row in rows])
-    assert rows_seen.tolist() == matrix(INPUTS, pd.DataFrame(rows)).tolist()
+    rows_seen = NamedFeatureStep(TABULAR, 2).transform({"row": [json.dumps(row).encode() for row in rows]})
+    assert rows_seen["inputs"].tolist() == matrix(INPUTS, pd.DataFrame(rows)).tolist()
 
 
 def test_raw_events_are_the_rows_of_the_batch_over_a_newer_snapshot_and_after_a_restart(tmp_path) -> None:
@@ -42,15 +46,15 @@ def test_raw_events_are_the_rows_of_the_batch_over_a_newer_snapshot_and_after_a_
     first = snapshots(tmp_path, PAST)
     step = open_step(manifest, 1024, first, folder)
     assert isinstance(step, EventStep)
-    matrices = [*step.transform(texts(LATER[:20])), *step.transform(texts(LATER[20:30]))]
+    matrices = [*see(step, LATER[:20]), *see(step, LATER[20:30])]
     snapshots(tmp_path, PAST + 1)
     step.renew()
     until = (START + PAST + 1) * 86_400_000_000
     rest = [event for event in LATER[30:] if event.time >= until]
-    matrices += [*step.transform(texts(rest[:10]))]
+    matrices += [*see(step, rest[:10])]
     step.close()
     step = open_step(manifest, 1024, first, folder)
-    matrices += [*step.transform(texts(rest[10:]))]
+    matrices += [*see(step, rest[10:])]
     step.close()
 
     expected = np.array(offline(EVENTS, CHOSEN), np.float32)
@@ -68,6 +72,6 @@ def test_a_snapshot_with_other_inputs_than_the_models_is_refused(tmp_path) -> No
 def test_a_row_that_is_no_object_is_refused(tmp_path, row, message) -> None:
     step = open_step(model(tmp_path / "model"), 10, snapshots(tmp_path, PAST), str(tmp_path / "state"))
     with pytest.raises(RequestError) as error:
-        step.transform([row])
+        step.transform({"row": [row]})
     step.close()
     assert str(error.value).startswith(message)
