@@ -9,9 +9,12 @@ import pandas as pd
 import pytest
 from PIL import Image, UnidentifiedImageError
 
+from components.ingestion import core
+from nightshift.config import parse
 from nightshift_image_text.config import ImageTextSimulator
 from nightshift_image_text.simulation import anatomy, corruption, scans, studies
 from nightshift_image_text.task.simulator import SimulationTask
+from tests.components.scans import CONFIG
 
 ON = date(2026, 3, 10)
 SMALL = ImageTextSimulator(items=60, patients=40)
@@ -166,6 +169,16 @@ def test_corrupt_rows_are_spoiled_each_way_in_turn():
     spoiled = (frame.drop(columns="time") != whole.drop(columns="time")).any(axis=1) | (frame["time"] == "yesterday")
     assert 2 * len(ways) - 2 <= spoiled.sum() <= 2 * len(ways)
     assert frame["report"].isna().sum() == frame["image"].isna().sum() == 2
+
+
+def test_ingestion_quarantines_corrupt_rows_by_their_rules_and_no_others():
+    rows, config = make(items=140, corrupt_share=0.2), parse(CONFIG)
+    rules = core.split(rows, config, ON, labels_due=True).rejected_rows
+    twice = {"empty": 2, "report_empty": 4, "undecodable": 4} | dict.fromkeys(
+        ("animated", "decompression_bomb", "duplicate_content", "missing_file", "report_invalid_utf8"), 2
+    )
+    twice |= dict.fromkeys(("two_reports", "unknown_label", "unparsable_time", "wrong_mode"), 2)
+    assert rules == twice
 
 
 def test_files_of_corrupt_rows_are_what_they_say():
