@@ -29,6 +29,7 @@ from transformers.utils.constants import IMAGENET_STANDARD_MEAN, OPENAI_CLIP_MEA
 
 from nightshift.config.neural import LearningRate
 from nightshift.config.section import BatchSize, Epochs, Layers, Share, Threads, Width, check_parameters
+from nightshift.models import weights
 from nightshift.models.neural.data import Gather, Samples, Transform, gather_resident, gather_together
 from nightshift.models.neural.images import Augmentation, augment
 from nightshift.models.recipes import Group, decay_groups, pretrained
@@ -37,7 +38,17 @@ from nightshift.models.recipes.pretrained import Continued
 from nightshift.runtime.errors import UserError
 from nightshift_image_text.recipes import contrastive, towers
 from nightshift_image_text.recipes.pairs import PairDataset
-from nightshift_image_text.recipes.towers import IMAGE, LOGITS, PIXELS, TEXT, TOKENS, Heads, Layer, Tower
+from nightshift_image_text.recipes.towers import (
+    IMAGE,
+    LOGITS,
+    PIXELS,
+    TEXT,
+    TOKENS,
+    Heads,
+    Tower,
+    TowerEmbedding,
+    TowerLayer,
+)
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
@@ -172,9 +183,10 @@ class Clip:
             if isinstance(module, LoraLayer):
                 module.merge()
                 model.set_submodule(name, module.get_base_layer())
-        heads = model.get_submodule("heads")
+        embedding, heads = model.get_submodule("embedding"), model.get_submodule("heads")
+        assert isinstance(embedding, TowerEmbedding)
         assert isinstance(heads, Heads)
-        heads.is_serving = True
+        embedding.has_texts = heads.is_serving = True
         return model
 
     def loss(self, outputs: Mapping[str, Tensor], labels: Tensor) -> Tensor:
@@ -282,13 +294,15 @@ class Clip:
         shape = pretrained.read(AutoConfig, field, self.fit.pretrained)
         if shape.model_type not in KINDS:
             raise UserError(
-                f"{field}: is a network of type {shape.model_type!r}; choose one of type {' or '.join(KINDS)}"
+                f"{field}: is a network of type {shape.model_type!r}; choose one of type 'clip' or 'siglip'"
             )
         if self.channels not in (1, shape.vision_config.num_channels):
             raise UserError(
                 f"task.channels: is {self.channels}; {field} takes {shape.vision_config.num_channels}, or 1, which is "
                 "repeated"
             )
+        if not getattr(shape.vision_config, "vision_use_head", True):
+            raise UserError(f"{field}: has no pooling of patches; choose a network with vision_use_head: true")
         self._check_activation(field, shape.vision_config)
         if not self.fit.pretrained_text:
             self._check_activation(field, shape.text_config)
@@ -335,8 +349,10 @@ class Clip:
         scale, bias = self._temperature(both)
         findings = nn.Linear(image.width, self.findings)
         heads = Heads(image.projection, text.projection, findings, scale, bias)
-        heads.outputs = [*(IMAGE, TEXT) * bool(self.fit.pairs_weight), *[LOGITS] * bool(self.fit.findings_weight)]
-        model = nn.Sequential(OrderedDict([*_name_blocks(image, text), ("heads", heads)]))
+        heads.tells_findings = self.fit.findings_weight > 0
+        embedding = TowerEmbedding(image.embedding, text.embedding)
+        embedding.has_texts = self.fit.pairs_weight > 0
+        model = nn.Sequential(OrderedDict([("embedding", embedding), *_name_layers(image, text), ("heads", heads)]))
         if self.fit.train == "lora":
             self._adapt(model)
         for name, parameter in model.named_parameters():
@@ -367,16 +383,17 @@ class Clip:
     def _end(self) -> int:
         """The token that CLIP pools; published networks say 2, and mean their last one (see `CLIPTextModel`)."""
         text = self.shape.text_config
-        return int(text.vocab_size - 1 if text.eos_token_id == 2 else text.eos_token_id)
+        if text.eos_token_id == 2:
+            return int(text.vocab_size - 1)
+        return text.eos_token_id if isinstance(text.eos_token_id, int) else -1
 
-    def _temperature(self, both: Any) -> tuple[float, float | None]:
+    def _temperature(self, both: Any) -> tuple[Tensor, Tensor | None]:
         """Return the logarithm of what similarities are multiplied by, and what is added, before the first step."""
-        fit, has_bias = self.fit, hasattr(both, "logit_bias")
-        is_sigmoid = fit.loss == "sigmoid"
-        if not fit.pretrained:
-            return (SCALE, BIAS) if is_sigmoid else (both.config.logit_scale_init_value, None)
-        bias = float(both.logit_bias) if has_bias else BIAS
-        return float(both.logit_scale), bias if is_sigmoid else None
+        if self.fit.loss == "softmax":
+            return both.logit_scale, None
+        if not self.fit.pretrained:
+            return torch.tensor(SCALE), torch.tensor(BIAS)
+        return both.logit_scale, getattr(both, "logit_bias", torch.tensor(BIAS))
 
     @cached_property
     def _normalization(self) -> tuple[Any, Any]:
@@ -394,11 +411,10 @@ class Clip:
         """Add adapters beside matrices of attention of pretrained towers, in place."""
         from peft import LoraConfig, LoraModel
 
-        names = "|".join(tower for tower in (IMAGE, TEXT) if self._is_changed(tower))
-        adapters = LoraConfig(
-            r=self.fit.lora_rank, lora_alpha=self.fit.lora_alpha, target_modules=rf"({names})\d+\..*\.{ADAPTED}"
-        )
-        LoraModel(model, {"default": adapters}, "default")
+        if names := "|".join(tower for tower in (IMAGE, TEXT) if self._is_changed(tower)):
+            targets = rf"({names})\d+\..*\.{ADAPTED}"
+            adapters = LoraConfig(r=self.fit.lora_rank, lora_alpha=self.fit.lora_alpha, target_modules=targets)
+            LoraModel(model, {"default": adapters}, "default")
 
     def _is_pretrained(self, tower: str) -> bool:
         return bool(self.fit.pretrained or (tower == TEXT and self.fit.pretrained_text))
@@ -423,12 +439,11 @@ class Clip:
         return self._is_changed(tower) and (fit.train == "all" or "lora_" in name)
 
 
-def _name_blocks(image: Tower, text: Tower) -> Iterator[tuple[str, nn.Module]]:
-    yield "embedding", towers.Embedding(image.embedding, text.embedding)
+def _name_layers(image: Tower, text: Tower) -> Iterator[tuple[str, nn.Module]]:
     for name, tower in ((IMAGE, image), (TEXT, text)):
         for number, layer in enumerate(tower.layers):
-            yield f"{name}{number}", Layer(name, layer, tower.mask)
-    yield "pooling", towers.Pooling(image.pooling, text.pooling)
+            yield f"{name}{number}", TowerLayer(name, layer, tower.mask)
+    yield "pooling", towers.TowerPooling(image.pooling, text.pooling)
 
 
 def _find_tower(name: str) -> str:
@@ -442,8 +457,15 @@ def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> Cl
     return Clip(field, **shape, fit=check_parameters(ClipParameters, field, values))
 
 
-def export(model: nn.Sequential, recipe: Clip) -> bytes:
-    """Return the graph of a merged network; see `nightshift_image_text.recipes.onnx_export`."""
+def export(model: nn.Sequential, recipe: Clip, in_graph: int = weights.IN_GRAPH) -> bytes:
+    """Return the graph of a merged network; see `nightshift_image_text.recipes.onnx_export`.
+
+    Args:
+        model: see `Clip.merge`.
+        recipe: of the network; files of weights are named after its candidate.
+        in_graph: bytes of weights that the graph can hold; more lie in files, a `LargeGraph`'s.
+    """
     from nightshift_image_text.recipes import onnx_export
 
-    return onnx_export.export_towers(model, recipe)
+    name = recipe.field.removeprefix("task.candidates.").removesuffix(".parameters")
+    return onnx_export.export_towers(model, recipe, weights.divide(name, onnx_export.read_weights(model), in_graph))

@@ -22,8 +22,8 @@ from nightshift_image_text.recipes.towers import (
     ClassToken,
     EndToken,
     LastToken,
-    Layer,
     PixelEmbedding,
+    TowerLayer,
     see_before,
 )
 
@@ -101,12 +101,12 @@ class _Towers:
 
     def _layers(self, tower: str) -> list[str]:
         blocks = self.model.named_children()
-        return [f"{name}.layer" for name, block in blocks if isinstance(block, Layer) and block.tower == tower]
+        return [f"{name}.layer" for name, block in blocks if isinstance(block, TowerLayer) and block.tower == tower]
 
     @property
     def _sees_before(self) -> bool:
         first = self.model.get_submodule("text0")
-        return isinstance(first, Layer) and first.mask is see_before
+        return isinstance(first, TowerLayer) and first.mask is see_before
 
     def _embed_pixels(self, name: str) -> str:
         graph, embedding = self.graph, self.model.get_submodule(name)
@@ -157,9 +157,9 @@ class _Towers:
         later = np.triu(np.full((self.recipe.length, self.recipe.length), HIDDEN), 1)
         return self.graph.constant(later)
 
-    def _take(self, hidden: str, place: int) -> str:
-        """Add the token at a place, (n, width)."""
-        return self.graph.node("Gather", hidden, self.graph.constant(np.int64(place)), axis=1)
+    def _take(self, hidden: str, position: int) -> str:
+        """Add the token at a position, (n, width)."""
+        return self.graph.node("Gather", hidden, self.graph.constant(np.int64(position)), axis=1)
 
     def _take_end(self, pooling: nn.Module, hidden: str) -> str:
         """Add the end token of each text, or its last one, (n, width); see `EndToken`."""
@@ -170,8 +170,8 @@ class _Towers:
         last = graph.node("Max", graph.node("Sub", count, graph.axes(1)), graph.axes(0))
         is_end = graph.node("Cast", self._equals(pooling.end), to=TensorProto.INT32)
         has_end = graph.node("Cast", graph.node("ReduceMax", is_end, axes=[1], keepdims=1), to=TensorProto.BOOL)
-        place = graph.node("Where", has_end, graph.node("ArgMax", is_end, axis=1, keepdims=1), last)
-        return graph.node("GatherND", hidden, place, batch_dims=1)
+        position = graph.node("Where", has_end, graph.node("ArgMax", is_end, axis=1, keepdims=1), last)
+        return graph.node("GatherND", hidden, position, batch_dims=1)
 
     def _equals(self, token: int) -> str:
         return self.graph.node("Equal", TOKENS, self.graph.constant(np.int32(token)))

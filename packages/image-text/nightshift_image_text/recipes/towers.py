@@ -32,7 +32,7 @@ class Tower:
     Attributes:
         embedding: pixels or tokens to hidden states (n, tokens, width).
         layers: each changes hidden states.
-        pooling: hidden states and tokens to (n, width).
+        pooling: hidden states, of a text with its tokens, to (n, width).
         projection: of that to the embedding.
         width: of what it pools.
         activation: of its layers, as `transformers` names it.
@@ -74,8 +74,14 @@ class PixelEmbedding(nn.Module):
         return hidden
 
 
-class Embedding(nn.Module):
-    """Pixels and tokens to the hidden states of both towers: the first block."""
+class TowerEmbedding(nn.Module):
+    """Pixels and tokens to the hidden states of both towers: the first block.
+
+    Attributes:
+        has_texts: whether texts are read; else all blocks leave them out.
+    """
+
+    has_texts = True
 
     def __init__(self, image: nn.Module, text: nn.Module) -> None:
         super().__init__()
@@ -83,11 +89,11 @@ class Embedding(nn.Module):
 
     def forward(self, inputs: States) -> States:
         """Return the hidden states by tower."""
-        tokens = inputs[TOKENS]
-        return {IMAGE: self.image(inputs[PIXELS]), TEXT: self.text(tokens.long()), TOKENS: tokens}
+        images, tokens = {IMAGE: self.image(inputs[PIXELS])}, inputs[TOKENS]
+        return images | ({TEXT: self.text(tokens.long()), TOKENS: tokens} if self.has_texts else {})
 
 
-class Layer(nn.Module):
+class TowerLayer(nn.Module):
     """A layer of one tower: a middle block, which passes on what the other tower has."""
 
     def __init__(self, tower: str, layer: nn.Module, mask: Mask) -> None:
@@ -96,11 +102,13 @@ class Layer(nn.Module):
 
     def forward(self, states: States) -> States:
         """Return the states with those of its tower changed."""
-        hidden = self.layer(states[self.tower], attention_mask=self.mask(states[TOKENS]))
-        return states | {self.tower: hidden}
+        if self.tower not in states:
+            return states
+        mask = self.mask(states[TOKENS]) if self.tower == TEXT else None
+        return states | {self.tower: self.layer(states[self.tower], attention_mask=mask)}
 
 
-class Pooling(nn.Module):
+class TowerPooling(nn.Module):
     """Hidden states to one vector a row: the block before the last."""
 
     def __init__(self, image: nn.Module, text: nn.Module) -> None:
@@ -109,7 +117,8 @@ class Pooling(nn.Module):
 
     def forward(self, states: States) -> States:
         """Return a vector of each image and text, (n, width)."""
-        return {name: tower(states[name], states[TOKENS]) for name, tower in ((IMAGE, self.image), (TEXT, self.text))}
+        images = {IMAGE: self.image(states[IMAGE])}
+        return images | ({TEXT: self.text(states[TEXT], states[TOKENS])} if TEXT in states else {})
 
 
 class ClassToken(nn.Module):
@@ -119,7 +128,7 @@ class ClassToken(nn.Module):
         super().__init__()
         self.norm = norm
 
-    def forward(self, hidden: Tensor, _: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor) -> Tensor:
         """Return (n, width)."""
         pooled: Tensor = self.norm(hidden[:, 0])
         return pooled
@@ -132,7 +141,7 @@ class AttentionPooling(nn.Module):
         super().__init__()
         self.norm, self.head = norm, head
 
-    def forward(self, hidden: Tensor, _: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor) -> Tensor:
         """Return (n, width)."""
         pooled: Tensor = self.head(self.norm(hidden))
         return pooled
@@ -155,8 +164,8 @@ class EndToken(nn.Module):
         """Return (n, width)."""
         is_end, is_token = (tokens == self.end).int(), tokens != self.pad
         last = (is_token.sum(1) - 1).clamp(min=0)
-        place = torch.where(is_end.sum(1) > 0, is_end.argmax(1), last)
-        pooled: Tensor = self.norm(hidden[torch.arange(len(tokens), device=tokens.device), place])
+        position = torch.where(is_end.sum(1) > 0, is_end.argmax(1), last)
+        pooled: Tensor = self.norm(hidden[torch.arange(len(tokens), device=tokens.device), position])
         return pooled
 
 
@@ -194,35 +203,46 @@ class Heads(nn.Module):
 
     Attributes:
         is_serving: whether it gives probabilities and embeddings of unit length.
+        tells_findings: whether it gives logits to a loss.
     """
 
     is_serving = False
+    tells_findings = True
 
     def __init__(
-        self, image: nn.Module, text: nn.Module, findings: nn.Linear, scale: float, bias: float | None
+        self, image: nn.Module, text: nn.Module, findings: nn.Linear, scale: Tensor, bias: Tensor | None
     ) -> None:
         super().__init__()
         self.image, self.text, self.findings = image, text, findings
-        self.logit_scale = nn.Parameter(torch.tensor([scale]))
-        self.logit_bias = None if bias is None else nn.Parameter(torch.tensor([bias]))
-        self.outputs: Sequence[str] = (IMAGE, TEXT, LOGITS)
+        self.logit_scale = nn.Parameter(scale.detach().reshape(1))
+        self.logit_bias = None if bias is None else nn.Parameter(bias.detach().reshape(1))
 
     def forward(self, pooled: States) -> States:
         """Return what the loss takes, or what is served."""
-        logits = self.findings(pooled[IMAGE]).float()
-        image, text = (
-            nn.functional.normalize(project(pooled[name]).float(), dim=1)
-            for name, project in ((IMAGE, self.image), (TEXT, self.text))
-        )
         if self.is_serving:
+            image, text = self._embed(pooled)
             embeddings = {"image_embedding": image, "text_embedding": text, "embedding": torch.cat([image, text], 1)}
-            return {"score": logits.sigmoid(), **embeddings}
+            return {"score": self._find(pooled).sigmoid(), **embeddings}
+        findings = {LOGITS: self._find(pooled)} if self.tells_findings else {}
+        return findings | (self._compare(pooled) if TEXT in pooled else {})
+
+    def _find(self, pooled: States) -> Tensor:
+        logits: Tensor = self.findings(pooled[IMAGE]).float()
+        return logits
+
+    def _embed(self, pooled: States) -> tuple[Tensor, Tensor]:
+        """Return embeddings of images and of texts, of unit length."""
+        image, text = self.image(pooled[IMAGE]).float(), self.text(pooled[TEXT]).float()
+        return nn.functional.normalize(image, dim=1), nn.functional.normalize(text, dim=1)
+
+    def _compare(self, pooled: States) -> States:
+        """Return embeddings whose products the loss takes."""
+        image, text = self._embed(pooled)
         image = image * self.logit_scale.clamp(max=LARGEST_SCALE).exp()
         if self.logit_bias is not None:
             image = torch.cat([image, self.logit_bias.expand(len(image), 1)], 1)
             text = torch.cat([text, text.new_ones(len(text), 1)], 1)
-        every = {IMAGE: image, TEXT: text, LOGITS: logits}
-        return {name: every[name] for name in self.outputs}
+        return {IMAGE: image, TEXT: text}
 
 
 def see_before(tokens: Tensor) -> Tensor:
@@ -299,11 +319,9 @@ def resize_positions(patches: Any, side: int) -> None:
     """Interpolate the positions of patches for images of another side."""
     if side == patches.image_size:
         return
-    count, width = patches.position_embedding.weight.shape
-    positions = patches.interpolate_pos_encoding(
-        patches.position_embedding.weight.new_empty(1, count, width), side, side
-    )
+    count = (side // patches.patch_size) ** 2
+    own, others = patches.position_embedding.weight, patches.num_positions - patches.num_patches
+    positions = patches.interpolate_pos_encoding(own.new_empty(1, count + others, own.shape[1]), side, side)
     patches.position_embedding = nn.Embedding(positions.shape[1], positions.shape[2], _weight=positions[0].clone())
-    patches.num_positions, patches.image_size = positions.shape[1], side
-    patches.num_patches = (side // patches.patch_size) ** 2
+    patches.num_positions, patches.num_patches, patches.image_size = count + others, count, side
     patches.position_ids = torch.arange(patches.num_positions)[None]

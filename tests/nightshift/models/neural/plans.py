@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
 from nightshift.config.neural import Trainer
 from nightshift.models.neural import devices, mesh, pipeline, processes, trainer  # noqa: F401 once, for every process
@@ -37,6 +37,7 @@ from nightshift.models.neural.replica import Replica
 from nightshift.models.neural.trainer import NetworkTraining
 from nightshift.models.recipes import Recipe, mlp, resnet
 from nightshift.models.recipes.mlp import MLP, MLPParameters
+from nightshift_image_text.recipes import clip
 from nightshift_llm.recipes import llama
 from tests.nightshift.models.neural import forked, resumable
 
@@ -52,7 +53,9 @@ BEST = {"learning_rate": 1.0, "clip": 0.5, **HELD_OUT, **PIECES}
 MEASURED = {"ddp": {}, "fsdp": {"shard": 2}, "zero-2": {"zero": 2}, "tp": {"tensor": 2}, "pp": PIPELINE}
 DECAYED = {"weight_decay": 0.5}
 TIED = {"pretrained": str(Path(tempfile.gettempdir(), f"plans-{os.getpid()}"))}
-NETWORKS = ("llama", "resnet", "mixed", "pairs")  # in the names of their plans; the others train an MLP
+READ = {"pretrained_text": f"{TIED['pretrained']}-bert"}
+NETWORKS = ("llama", "towers", "resnet", "mixed", "pairs")  # in the names of their plans; the others train an MLP
+TRANSFORMERS = ("llama", "towers")  # whose gradients are compared
 Measure = Callable[[str, dict[str, Any] | None, dict[str, Any]], dict[str, torch.Tensor]]
 PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
     2: {
@@ -71,6 +74,13 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "pairs, fsdp": ({"shard": 2}, HELD_OUT),
         "pairs, fsdp, 2 pieces": ({"shard": 2}, {"microbatches": 2, "clip": 0.05}),
         "pairs, zero-2, 8 pieces": ({"zero": 2}, {"microbatches": 8}),
+        "towers, ddp": ({}, {}),
+        "towers, ddp, 2 pieces": ({}, {"microbatches": 2, "clip": 0.05}),
+        "towers, ddp, 4 pieces, sigmoid, recomputed": ({}, {**PIECES, "loss": "sigmoid", "recompute": "full"}),
+        "towers, fsdp, 8 pieces, recomputed": ({"shard": 2}, {"microbatches": 8, "recompute": "full"}),
+        "towers, fsdp, images alone": ({"shard": 2}, {"pairs_weight": 0}),
+        "towers, fsdp, a frozen text tower": ({"shard": 2}, {**PIECES, **READ, "frozen_text": True}),
+        "towers, zero-2, an adapted text tower": ({"zero": 2}, {**PIECES, **READ, "train": "lora"}),
         "fsdp": ({"shard": 2}, {}),
         "fsdp, accumulated, clipped, recomputed": ({"shard": 2}, {**PIECES, "clip": 0.05, "recompute": "full"}),
         "fsdp, mixed": ({"shard": 2}, PIECES),
@@ -175,6 +185,8 @@ def subject(name: str, overrides: dict[str, Any]) -> tuple[Recipe, TrainingDatas
     """Return the network of a plan, and its 103 rows: neither batches nor processes nor pieces divide them."""
     if name.startswith("llama"):
         return decoder(overrides)
+    if name.startswith("towers"):
+        return towers(overrides)
     if name.startswith("resnet"):
         return images(overrides)
     if name.startswith("pairs"):
@@ -205,16 +217,33 @@ def pairs(overrides: dict[str, Any]) -> tuple[Recipe, TrainingDataset]:
     return recipe, GatherDataset(gather, (left[:, 0] > 0).float(), recipe.fit.batch_size)
 
 
+def towers(overrides: dict[str, Any]) -> tuple[Recipe, TrainingDataset]:
+    """Return small towers, and images with reports, two of each study and four of each group."""
+    shape = {"side": 16, "channels": 1, "length": 8, "vocabulary": 32, "pad": 0, "findings": 3}
+    fit = {"width": 16, "heads": 2, "batch_size": 32, "group_negatives": 2, "small_side": 8, "small_share": 0.5}
+    recipe = clip.build("", shape, fit | overrides)
+    rows = recipe.random_rows(103, CPU)
+    rows.labels[:, :2] = torch.stack([torch.arange(103) // 2, torch.arange(103) // 4], 1)
+    rows.labels[::5, 2] = torch.nan
+    return recipe, rows
+
+
 @contextmanager
 def pretrained_weights() -> Iterator[None]:
-    """Have random weights of a Llama where `TIED` names them; processes of a group would not write them."""
+    """Have random weights where `TIED` and `READ` name them; processes of a group would not write them."""
     shape = LlamaConfig(
         vocab_size=32, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=16, tie_word_embeddings=True,
     )  # fmt: skip
     LlamaForCausalLM(shape).save_pretrained(TIED["pretrained"])
+    text = BertConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        max_position_embeddings=8,
+    )  # fmt: skip
+    BertModel(text, add_pooling_layer=False).save_pretrained(READ["pretrained_text"])
     yield
-    shutil.rmtree(TIED["pretrained"])
+    for folder in (TIED["pretrained"], READ["pretrained_text"]):
+        shutil.rmtree(folder)
 
 
 def images(overrides: dict[str, Any]) -> tuple[Recipe, TrainingDataset]:
@@ -279,9 +308,12 @@ def main(*names: str) -> None:
         for name in names or plans:
             shared, overrides = plans[name]
             single = {key: value for key, value in overrides.items() if key not in TOGETHER} | {"recompute": "none"}
+            if name.startswith(("pairs", "towers")):  # beside the whole batch
+                single["microbatches"] = 1
             network = next(filter(name.__contains__, NETWORKS), ""), json.dumps(single)
-            report(name, fitted(name, shared, overrides), alone(fitted, *network))
-            if name.startswith("llama"):
+            if not name.startswith("towers"):  # Adam makes noise of a key's bias, whose gradient is 0, a whole step
+                report(name, fitted(name, shared, overrides), alone(fitted, *network))
+            if name.startswith(TRANSFORMERS):
                 report(f"{name}, gradients", gradients(name, shared, overrides), alone(gradients, *network))
 
 

@@ -13,7 +13,7 @@ from nightshift.models.recipes import resnet
 from nightshift.models.recipes.mlp import MLP, MLPParameters
 from nightshift.runtime.errors import UserError
 from pipelines import configs
-from tests.nightshift.models.neural.plans import PLANS, PairParameters, Pairs
+from tests.nightshift.models.neural.plans import PLANS, TRANSFORMERS, PairParameters, Pairs
 
 # what is computed or sent in fewer bits differs by more
 COARSE = {"bf16": 0.01, "fp16": 0.01, "PowerSGD": 0.2}
@@ -39,8 +39,11 @@ def compare(processes: int, *plans: str) -> dict[str, float]:
 def test_processes_that_share_a_training_in_any_way_get_the_weights_of_one_process(processes):
     gaps = compare(processes)
 
-    decoders = {f"{name}, gradients" for name in PLANS[processes] if name.startswith("llama")}
-    assert set(gaps) == set(PLANS[processes]) | decoders
+    decoders, towers = (
+        {f"{name}, gradients" for name in PLANS[processes] if name.startswith(family)} for family in TRANSFORMERS
+    )
+    trained = {name for name in PLANS[processes] if not name.startswith("towers")}
+    assert set(gaps) == trained | decoders | towers
     for name, gap in gaps.items():
         limits = [limit for word, limit in COARSE.items() if word in name]
         assert gap < (limits[0] if limits else 1e-6 if name in decoders else 1e-5), name
