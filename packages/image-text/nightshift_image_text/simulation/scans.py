@@ -16,6 +16,7 @@ from nightshift_image_text.simulation.studies import (
     NODULE,
     SCANNERS_A_SITE,
     SITES,
+    Flags,
     Floats,
     Integers,
     Studies,
@@ -27,6 +28,7 @@ TURNED = 0.82  # width of a turned view, as a share of a frontal one's
 AIR, TISSUE = 0.06, 0.5  # grays, 0 to 1
 MARK = np.array([[1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]], bool)  # the letter L
 MARK_AT = (3, 3)  # rows and columns from the corner
+CHUNK = 64  # images drawn at once, whose arrays fit into a processor's cache
 FAST = 1  # of zlib's levels
 Grays = npt.NDArray[np.float32]
 Pair = tuple[Grays | float, Grays | float]
@@ -69,7 +71,7 @@ def list_scanners() -> Scanners:
     )
 
 
-def draw_scans(studies: Studies, marked: npt.NDArray[np.bool_], random: np.random.Generator) -> list[bytes]:
+def draw_scans(studies: Studies, marked: Flags, random: np.random.Generator) -> list[bytes]:
     """Draw the image of each study as a gray PNG file.
 
     Args:
@@ -77,6 +79,12 @@ def draw_scans(studies: Studies, marked: npt.NDArray[np.bool_], random: np.rando
         marked: whether an image has a mark in its upper left corner, (n,).
         random: positions, tissue and noise.
     """
+    rows = np.arange(len(studies.view))
+    chunks = [rows[first : first + CHUNK] for first in range(0, len(rows), CHUNK)]
+    return [file for chunk in chunks for file in _draw_files(studies.take(chunk), marked[chunk], random)]
+
+
+def _draw_files(studies: Studies, marked: Flags, random: np.random.Generator) -> list[bytes]:
     grays = draw_grays(studies, random)
     top, left = MARK_AT
     corner = grays[marked, top : top + MARK.shape[0], left : left + MARK.shape[1]]

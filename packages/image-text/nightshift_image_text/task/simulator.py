@@ -6,6 +6,7 @@ As in `nightshift/tasks/tabular/simulator.py`, any day can be made alone and equ
 from datetime import date
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nightshift.tasks.base import ingestion as base
@@ -43,7 +44,6 @@ class SimulationTask(base.SimulationTask):
         random = make_random(config, PIXELS, on.toordinal())
         frame = pd.DataFrame(
             {
-                "image_id": first + np.arange(count),
                 "time": _draw_times(config, on, studies),
                 "image": pd.Series(scans.draw_scans(studies, _mark(config, on, studies, random), random), dtype=object),
                 "report": pd.Series(_report(config, on, studies), dtype=object),
@@ -54,13 +54,18 @@ class SimulationTask(base.SimulationTask):
                 "findings": pd.Series(labels, dtype=object),
             }
         )
+        # another study may begin within the minute
+        frame = frame.sort_values("time", kind="stable", ignore_index=True)
+        frame.insert(0, "image_id", first + np.arange(count))
         return corruption.corrupt(frame, config, on) if config.corrupt_share else frame
 
 
-def _draw_times(config: ImageTextSimulator, on: date, studies: Studies) -> "np.ndarray":
-    """Return when images were made, in order: the second of a study a minute after the first."""
+def _draw_times(config: ImageTextSimulator, on: date, studies: Studies) -> npt.NDArray[np.datetime64]:
+    """Return when images were made: studies in order, the second image of one a minute after its first."""
     seconds = np.sort(make_random(config, TIMES, on.toordinal()).integers(0, DAY - MINUTE, studies.number[-1] + 1))
-    return np.datetime64(on, "us") + (seconds[studies.number] + MINUTE * studies.view).astype("timedelta64[s]")
+    times: npt.NDArray[np.datetime64] = np.datetime64(on, "us") + seconds[studies.number].astype("timedelta64[s]")
+    times += (MINUTE * studies.view).astype("timedelta64[s]")
+    return times
 
 
 def _mark(config: ImageTextSimulator, on: date, studies: Studies, random: np.random.Generator) -> Flags:

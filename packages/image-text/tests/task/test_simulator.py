@@ -64,7 +64,7 @@ def test_a_day_has_its_columns_and_as_many_pairs_as_the_config_says_in_order_of_
     frame = make()
     assert tuple(frame) == SimulationTask.columns
     assert len(frame) == SMALL.items
-    assert frame["time"].is_monotonic_increasing
+    assert make(items=400)["time"].is_monotonic_increasing
     assert set(frame["time"].dt.date) == {ON}
     assert many(2)["image_id"].is_unique
 
