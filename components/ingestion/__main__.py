@@ -23,6 +23,8 @@ from nightshift.runtime.errors import UserError
 from nightshift.runtime.step import log, run
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from components.ingestion import core
 
 # part of every partition's identity: raise it when the same rows come to another partition
@@ -42,6 +44,7 @@ class IngestionSetup:
         text_ids: identifiers that are text on some days, so that they are on all.
         repeated: day -> keys of event ids that stay on another day.
         erasures: who was erased, with the days that were renamed; None: nobody.
+        audit: root of the access log; empty: what is opened is not logged.
     """
 
     config: Config
@@ -51,6 +54,7 @@ class IngestionSetup:
     text_ids: Collection[str] = ()
     repeated: Mapping[date, repeats.Keys] = field(default_factory=dict)
     erasures: ErasureList | None = None
+    audit: str = ""
 
 
 def body(context: StepContext) -> dict[str, float | str]:
@@ -65,7 +69,7 @@ def body(context: StepContext) -> dict[str, float | str]:
         source: EventSource = sources.connect(args.data, config, days.labels_due, known, landing)
         if erasures := listing.read(lake, config.name):
             source = WithoutErased(source, erasures, config.columns.holding(Holds.IDENTIFIER))
-        _require_days(setup := IngestionSetup(config, days, source, lake, erasures=erasures))
+        _require_days(setup := IngestionSetup(config, days, source, lake, erasures=erasures, audit=context.state.audit))
         partitions = _ingest_consistently(setup)
     totals = tally.Totals.from_partitions(partitions)
     if not totals.read:
@@ -180,7 +184,7 @@ def _splits(setup: IngestionSetup, missing: Mapping[date, RawRows]) -> "Iterator
         from components.ingestion import core
 
         with contextlib.suppress(UserError):  # which is raised again below, with the day
-            frames = {day: raw.load() for day, raw in missing.items()}
+            frames = {day: _load(setup, day, raw) for day, raw in missing.items()}
             if splits := core.split_batch(frames, setup.config, setup.plan.labels_due, setup.text_ids, setup.repeated):
                 yield from splits.items()
                 return
@@ -192,9 +196,20 @@ def _split(setup: IngestionSetup, day: date, raw: RawRows) -> "core.SplitRows":
     from components.ingestion import core
 
     try:
-        return core.split(raw.load(), setup.config, day, day <= setup.plan.labels_due, setup.text_ids, setup.repeated)
+        frame = _load(setup, day, raw)
+        return core.split(frame, setup.config, day, day <= setup.plan.labels_due, setup.text_ids, setup.repeated)
     except UserError as error:
         raise UserError(f"{setup.source.name(day)} {error}") from None
+
+
+def _load(setup: IngestionSetup, day: date, raw: RawRows) -> "pd.DataFrame":
+    """Return a day's rows, once it is on the access log which files were opened for them."""
+    frame = raw.load()
+    if setup.audit and (opened := raw.account().opened):
+        from nightshift.registry import access_log
+
+        access_log.log_opened(setup.audit, setup.config.name, f"ingestion of {day}", opened)
+    return frame
 
 
 def _write(setup: IngestionSetup, day: date, key: str, raw: RawRows, split: "core.SplitRows") -> Partition:
@@ -216,6 +231,8 @@ def _write(setup: IngestionSetup, day: date, key: str, raw: RawRows, split: "cor
         "quarantine_uri": quarantine,
         "source_sha256": raw.sha256,
     }
+    if counts := raw.account().counts:
+        details["source_counts"] = dict(counts)
     repeats.write(uri, split.good["event_id"])
     return write_partition(uri, day, split.good, details)
 

@@ -18,6 +18,7 @@ import pandera.pandas as pa
 from components.ingestion.records import MALFORMED
 from components.ingestion.repeats import Keys
 from components.ingestion.repeats import keys as event_keys
+from components.ingestion.sources.protocol import FAULT
 from components.ingestion.tally import CORRECTED
 from nightshift import tasks
 from nightshift.config import Config
@@ -390,6 +391,8 @@ def _reasons(rows: ParsedRows, config: Config) -> pd.Series:
     for rule, where in reversed(broken.items()):
         reasons[where] = rule
     reasons = reasons.fillna(faults)
+    if FAULT in rows.raw:
+        reasons = rows.raw[FAULT].astype(object).fillna(reasons)
     # where rows of a day share an id or content, the first good one stays
     contents = [role for role in columns.holding(*CONTENT) if role not in rules.shared_contents]
     for role in ("event_id", *contents):

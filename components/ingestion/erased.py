@@ -66,7 +66,7 @@ class WithoutErased:
     def read(self, day: date) -> RawRows:
         """Return a day's rows; those of erased entities go when they are loaded."""
         raw = self.source.read(day)
-        return RawRows(raw.sha256, partial(self._load, raw))
+        return replace(raw, load=partial(self._load, raw))
 
     def _load(self, raw: RawRows) -> "pd.DataFrame":
         frame = raw.load()

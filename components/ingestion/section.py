@@ -1,5 +1,6 @@
 """What ingestion shows on the page of its run: rows read, and what was quarantined for which reason."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 
@@ -43,7 +44,7 @@ def build(source: str, partitions: Sequence[Partition], totals: Totals, alerts: 
     )
     sentences = [f"{read:,} rows of {days} read from {source}, {bad:,} of them quarantined.", *alerts]
     text = Text(sentences=[*sentences, *empty_days(partitions)])
-    blocks: list[Block] = [text, *_quarantine(totals), *_files(partitions)]
+    blocks: list[Block] = [text, *_quarantine(totals), *_source_counts(partitions), *_files(partitions)]
     highlight = Fact(label="Rows read", value=read, format="count", note=f"{bad:,} quarantined")
     return Section(title="Data", weight=WEIGHT, outcome=outcome, highlights=[highlight], blocks=blocks)
 
@@ -107,6 +108,15 @@ def _quarantine(totals: Totals) -> Iterator[TableBlock]:
         ]
     title = f"Quarantined rows by reason{' and label' if labels else ''}"
     yield TableBlock(title=title, columns=columns, rows=rows, shown=SHOWN, is_key=len(rows) <= SHOWN)
+
+
+def _source_counts(partitions: Sequence[Partition]) -> Iterator[TableBlock]:
+    """Yield what the source has counted on all days, such as what was masked in them."""
+    counts = sum((Counter(part.details.get("source_counts", {})) for part in partitions), Counter[str]())
+    if counts:
+        columns = [TableColumn(title="Counted by the source"), TableColumn(title="Number", format="count")]
+        rows = [Row(cells=[name, count]) for name, count in sorted(counts.items())]
+        yield TableBlock(title="What the source says of its rows", columns=columns, rows=rows, shown=SHOWN)
 
 
 def _files(partitions: Sequence[Partition]) -> list[Block]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nightshift import entry_points
+from nightshift.contracts.access_log import AccessList, AccessRecord
 from nightshift.contracts.approvals import ApprovalRecord
 from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.audit_log import ActionList, LoggedAction
@@ -52,6 +53,8 @@ from nightshift.contracts.verdict import Verdict
 
 # file name -> the artifact, or what a command prints
 ARTIFACTS: dict[str, type[Artifact]] = {
+    "access_list": AccessList,
+    "access_record": AccessRecord,
     "action_list": ActionList,
     "aliases": Aliases,
     "approvals": ApprovalRecord,

@@ -169,7 +169,10 @@ def numbers(column: pd.Series) -> pd.Series:
 
 def files(column: pd.Series) -> pd.Series:
     """Return the bytes of files; null where there are none, a path where nothing could be read there."""
-    return column.astype(object).map(lambda value: bytes(value) if isinstance(value, bytearray | memoryview) else value)
+    contents = column.astype(object).map(
+        lambda value: bytes(value) if isinstance(value, bytearray | memoryview) else value
+    )
+    return contents.astype(object)  # which they are not where all are null
 
 
 def bodies(column: pd.Series) -> pd.Series:

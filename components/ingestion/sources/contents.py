@@ -4,7 +4,7 @@ import errno
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from pathlib import PurePosixPath
@@ -62,35 +62,40 @@ class FileContents:
     def read(self, day: date) -> RawRows:
         """Return a day's rows; the files are read when they are loaded."""
         raw = self.table.read(day)
-        return RawRows(raw.sha256, partial(self._load, raw))
+        return replace(raw, load=partial(self._load, raw))
 
     def _load(self, raw: RawRows) -> "pd.DataFrame":
         frame = raw.load()
         if self.column in frame:
             with ThreadPoolExecutor(READS) as pool:
-                contents = list(pool.map(self._content, frame[self.column]))
+                contents = list(pool.map(partial(read_content, self.root), frame[self.column]))
             frame = frame.assign(**{self.column: _objects(contents)})
         return frame
 
-    def _content(self, value: Any) -> Any:
-        """Return a file's bytes, or its name where there is no file.
 
-        Raises:
-            UserError: when it may not be read, or the store refuses.
-            UnavailableError: when the store fails in every try.
-        """
-        if not isinstance(value, str) or not 0 < len(value) <= LONGEST:
-            return value
-        path = PurePosixPath(value)
-        # by :// and :: fsspec would find other places
-        inside = not path.is_absolute() and ".." not in path.parts and "://" not in value and "::" not in value
-        try:
-            if inside or STORED.fullmatch(value):
-                return storage.read_bytes(storage.join(self.root, value) if inside else value)
-        except UserError as error:
-            if not _is_absence(error.__cause__):  # those the rule missing_file names
-                raise
+def read_content(root: str, value: Any) -> Any:
+    """Return a file's bytes, or its name where there is no file.
+
+    Args:
+        root: URI of the folder below which files lie.
+        value: a path below it, the URI of a stored file, or what is no name at all.
+
+    Raises:
+        UserError: when it may not be read, or the store refuses.
+        UnavailableError: when the store fails in every try.
+    """
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST:
         return value
+    path = PurePosixPath(value)
+    # by :// and :: fsspec would find other places
+    inside = not path.is_absolute() and ".." not in path.parts and "://" not in value and "::" not in value
+    try:
+        if inside or STORED.fullmatch(value):
+            return storage.read_bytes(storage.join(root, value) if inside else value)
+    except UserError as error:
+        if not _is_absence(error.__cause__):  # those the rule missing_file names
+            raise
+    return value
 
 
 def _is_absence(cause: BaseException | None) -> bool:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 from nightshift.config.classes import ClassEvaluationGate, Group, ItemClassConfig, ItemSimulator, ItemTaskConfig
 from nightshift.config.columns import Holds, Identifier, LabeledColumns
 from nightshift.config.images import PIXELS
-from nightshift.config.section import INTEGER, Factor, Share
+from nightshift.config.section import INTEGER, ConfigSection, Factor, Share
 from nightshift.config.task import CandidateConfig, CandidateName
 from nightshift.data.dates import parse_date
 
@@ -71,6 +71,16 @@ class ImageTextColumns(LabeledColumns):
     site: Category = Field(None, description="where the image was made; gaps between sites are judged")
 
 
+class StudiesConfig(ConfigSection):
+    """DICOM files with reports, which `--data dicom://FOLDER` reads and de-identifies."""
+
+    key: str = Field(
+        "NIGHTSHIFT_PSEUDONYM_KEY",
+        min_length=1,
+        description="where the key of the pseudonyms is: an environment variable's name, or a file's path with a /",
+    )
+
+
 class ImageTextSimulator(ItemSimulator):
     """Scans of patients, with findings and templated reports."""
 
@@ -116,4 +126,5 @@ class ImageTextConfig(ItemClassConfig):
     columns: ImageTextColumns
     simulator: ImageTextSimulator = ImageTextSimulator()
     task: ImageTextTaskConfig
+    studies: StudiesConfig = StudiesConfig()
     evaluation: ImageTextEvaluationGate = ImageTextEvaluationGate()

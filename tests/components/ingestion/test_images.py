@@ -11,9 +11,12 @@ from pandera.errors import SchemaError, SchemaErrors
 from PIL import Image
 
 from components.ingestion import __main__ as ingestion
-from components.ingestion import core, sources
+from components.ingestion import core, section, sources
+from components.ingestion.sources.protocol import FAULT
+from components.ingestion.tally import Totals
 from nightshift import storage
 from nightshift.config import parse
+from nightshift.contracts.tables import Partition
 from nightshift.data.splits import Days
 from nightshift.runtime.errors import UserError
 from nightshift.tasks.images import simulator as pictures
@@ -53,6 +56,16 @@ def test_each_bad_image_is_quarantined_with_its_reason_and_no_other():
         6: "too_small",
         7: "duplicate_content",
     }
+
+
+def test_a_day_may_have_no_image_at_all():
+    assert quarantined(rows([None, None])) == {0: "empty", 1: "empty"}
+
+
+def test_a_row_that_its_source_rejects_is_quarantined_by_the_source_s_rule():
+    frame = rows([file(seed=seed) for seed in range(3)], **{FAULT: ["no_identity", None, None]})
+    frame.loc[1, "image"] = b"nothing"
+    assert quarantined(frame) == {0: "no_identity", 1: "undecodable"}
 
 
 def test_a_label_is_one_of_the_classes():
@@ -288,3 +301,16 @@ def test_of_texts_that_say_nearly_the_same_the_first_of_the_day_stays():
 
 def test_texts_shorter_than_what_is_compared_are_alike_when_they_are_the_same():
     assert near(0.95, "No", "no ", "On", "\U0001f600") == {1: "near_duplicate"}
+
+
+def test_the_page_of_a_run_sums_up_what_its_source_has_counted():
+    counts = [{"names masked": 2}, {}, {"names masked": 1, "dates masked": 4}]
+    details = {"labels": {"circle": 1}, "quarantined_labels": {}, "source_sha256": "a"}
+    parts = [
+        Partition(f"2024-03-0{day}", "", 1, "", details | ({"source_counts": own} if own else {}))
+        for day, own in enumerate(counts, 1)
+    ]
+    page = section.build("dicom://hospital", parts, Totals.from_partitions(parts))
+    (table,) = [block for block in page.blocks if getattr(block, "title", "") == "What the source says of its rows"]
+    assert [row.cells for row in table.rows] == [["dates masked", 4], ["names masked", 3]]
+    assert "What the source says" not in section.build("a", parts[1:2], Totals.from_partitions(parts)).model_dump_json()

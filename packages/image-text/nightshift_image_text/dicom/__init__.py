@@ -26,11 +26,11 @@ ALLOWED = {
     "bad_header": "the tags that describe pixels, with values of the standard that the pixels agree with",
     "bad_window": "a window, or a table in its place, by which different pixels look different",
     "wrong_mode": "gray, RGB, YBR or palette color, in whole numbers",
-    "many_frames": "one frame; the source `studies` makes a row of each frame",
+    "many_frames": "one frame; the source `dicom` makes a row of each frame",
     "decompression_bomb": "rows times columns up to {max_pixels:,} pixels",
 }
 
-__all__ = ["ALLOWED", "count_frames", "decode", "frames", "is_dicom", "parse", "render"]
+__all__ = ["ALLOWED", "count_frames", "decode", "frames", "is_dicom", "parse", "render", "silence"]
 
 
 def decode(content: bytes, max_pixels: int) -> Image.Image:
@@ -75,16 +75,24 @@ def _render(dataset: Dataset, frame: int, max_pixels: int) -> Image.Image:
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Turn whatever a decoder meets in a broken file into a rule, and keep what it says out of the logs."""
+    """Turn whatever a decoder meets in a broken file into a rule."""
+    try:
+        with silence():
+            yield
+    except UnusableError:
+        raise
+    except Exception:
+        raise UnusableError("undecodable") from None
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Keep what pydicom says of a file out of the logs: it quotes values, and with them identifiers."""
     logger = logging.getLogger("pydicom")
     was_disabled, logger.disabled = logger.disabled, True
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-    except UnusableError:
-        raise
-    except Exception:
-        raise UnusableError("undecodable") from None
     finally:
         logger.disabled = was_disabled
