@@ -63,6 +63,7 @@ RUN_BY = {
     "exporter": "tests/pipelines/engines/kubeflow/test_exporter.py",
     "features": "tests/pipelines/cli/test_features.py",
     "gc": "tests/e2e/test_daily_run.py",
+    "image-text": "packages/image-text/tests/test_image_text.py",
     "init": "tests/test_wheels.py",
     "llm": "packages/llm/tests/cli/test_llm.py",
     "loadtest": "tests/pipelines/cli/test_cli.py",
@@ -211,7 +212,7 @@ def test_the_makefile_has_the_targets_and_variables_that_the_pages_name(argv: Ar
 
 
 def test_every_command_is_run_by_a_test() -> None:
-    commands = {name for texts in COMMANDS.values() for name in texts} | {"llm", "perf"}
+    commands = {name for texts in COMMANDS.values() for name in texts} | {"image-text", "llm", "perf"}
 
     assert commands == RUN_BY.keys()
     assert [name for name, file in RUN_BY.items() if f'"{name}"' not in (ROOT / file).read_text()] == []

@@ -19,6 +19,7 @@ from tests.pipelines.samples import command
 PACKAGES = [f"perf {name}" for name in ACTIONS] + [
     f"llm {name}" for name in ("convert", "quantize", "judge", "suite", "evaluate", "drift")
 ]
+PACKAGES.append("image-text seen")
 NAMES = [name for texts in COMMANDS.values() for name in texts] + PACKAGES
 LISTED = """
 import contextlib, sys
@@ -57,8 +58,8 @@ def test_help_lists_all_commands_in_the_order_of_the_table(
     first = next(iter(GROUPS))
     listed = capsys.readouterr().out.partition(f"\n{first}:\n")[2]
     names = [name for modules in GROUPS.values() for module in modules for name in COMMANDS[module]]
-    assert re.findall(r"^  (\S+)", listed, re.MULTILINE) == [*names, "llm", "perf"]
-    assert re.findall(r"^(\S+):$", f"{first}:\n{listed}", re.MULTILINE) == [*GROUPS, "llm", "perf"]
+    assert re.findall(r"^  (\S+)", listed, re.MULTILINE) == [*names, "image-text", "llm", "perf"]
+    assert re.findall(r"^(\S+):$", f"{first}:\n{listed}", re.MULTILINE) == [*GROUPS, "image-text", "llm", "perf"]
 
 
 def test_every_command_is_in_one_group() -> None:
