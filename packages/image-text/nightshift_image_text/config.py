@@ -6,7 +6,14 @@ from typing import Annotated, ClassVar, Literal
 import annotated_types
 from pydantic import AfterValidator, Field
 
-from nightshift.config.classes import ClassEvaluationGate, Group, ItemClassConfig, ItemSimulator, ItemTaskConfig
+from nightshift.config.classes import (
+    ClassEvaluationGate,
+    Group,
+    ItemClassConfig,
+    ItemClassDriftLimits,
+    ItemSimulator,
+    ItemTaskConfig,
+)
 from nightshift.config.columns import Holds, Identifier, LabeledColumns
 from nightshift.config.images import PIXELS
 from nightshift.config.section import INTEGER, ConfigSection, Factor, Share
@@ -113,11 +120,24 @@ class ImageTextEvaluationGate(ClassEvaluationGate):
         0.0, description="share of test pairs whose report, and whose image, is among the 5 nearest"
     )
     max_gap: Share = Field(
-        0.2, description="largest gap of a finding's mean AUROC between a scanner's or a site's pairs and all others"
+        0.2,
+        description="largest gap of mean ROC AUC, or of recall at 5, between a scanner's or a site's pairs and all "
+        "others, at the low end of the 95 % interval",
     )
     max_shortcut: Share = Field(
-        0.1, description="largest change of a finding's score by hiding the corners of an image"
+        0.1,
+        description="largest fall of a finding's score, on pairs taken for it, by hiding the corners of images, at the "
+        "low end of the 95 % interval; beyond it a person has to decide",
     )
+
+
+class ImageTextDriftLimits(ItemClassDriftLimits):
+    """Effect sizes above which something counts as drifted, on all pairs or on those of a scanner or a site."""
+
+    unseen_words: Share = Field(
+        0.02, description="share of a report's words that no report of the reference has, beyond what is expected"
+    )
+    prevalence: Share = Field(0.1, description="change of the share of pairs of a scanner or site taken for a finding")
 
 
 class ImageTextConfig(ItemClassConfig):
@@ -128,3 +148,4 @@ class ImageTextConfig(ItemClassConfig):
     task: ImageTextTaskConfig
     studies: StudiesConfig = StudiesConfig()
     evaluation: ImageTextEvaluationGate = ImageTextEvaluationGate()
+    drift: ImageTextDriftLimits = ImageTextDriftLimits()

@@ -100,7 +100,7 @@ def _tabulate_subgroups(trial: PairTrial) -> Iterator[Block]:
     challenger, limit = trial.contenders[trial.selected], trial.config.evaluation.max_gap
     if not challenger.subgroups:
         return
-    titles = ("ROC AUC", "of others", "gap", RECALL.title, "of others", "gap")
+    titles = [f"{title}{side}" for title in ("ROC AUC", RECALL.title) for side in ("", " of others", " gap")]
     columns = [TableColumn(title="Subgroup"), TableColumn(title="Test pairs", format="count")]
     columns += [TableColumn(title=title, format="score") for title in titles]
     rows = []

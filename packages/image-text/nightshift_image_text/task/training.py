@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
+from nightshift.contracts.artifact import Window
 from nightshift.contracts.package import DecisionRule
 from nightshift.data.splits import Fold
 from nightshift.items.metrics import choose_thresholds
@@ -15,6 +17,7 @@ from nightshift.tasks.classification.training import CHECKED, ItemHoldout, ItemR
 from nightshift.tasks.fitting import Fitted
 from nightshift_image_text.config import ImageTextConfig
 from nightshift_image_text.retrieval import Pairs
+from nightshift_image_text.task import drift_reference
 from nightshift_image_text.task.measuring import answer, measure_pairs
 from nightshift_image_text.task.views import TOKENS
 
@@ -49,6 +52,10 @@ class PairRows(ItemRows):
         rows = self.items.holdout(fold)
         known = labels(rows, self.setup.task.classes, is_multilabel=True)
         return PairHoldout(rows, fold.test, known, self.items.inputs(rows))
+
+    def reference(self, sample: ItemSample, graph: bytes, decision: DecisionRule) -> tuple[pd.DataFrame, Window]:
+        frame, window = super().reference(sample, graph, decision)
+        return drift_reference.add_parts(frame, self.items), window
 
 
 class TrainingTask(classification.TrainingTask):
