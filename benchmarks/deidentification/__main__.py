@@ -3,6 +3,8 @@
 Every study is made up from its seed, the study's number. Words that were burned in are read before and after by
 another reader, tesseract, which Debian's package tesseract-ocr brings.
 
+    python -m benchmarks.deidentification headers --studies 5000 --minutes 10
+    python -m benchmarks.deidentification texts --studies 5000 --minutes 10
     python -m benchmarks.deidentification pixels --studies 5000 --minutes 40
 """
 
@@ -10,22 +12,34 @@ import argparse
 import json
 from collections import Counter
 
-from benchmarks.deidentification import pixels
+from benchmarks import figures
+from benchmarks.deidentification import headers, pixels, texts
 
 
 def main() -> None:
-    """Measure one part, or what a run that was cut short has written down."""
+    """Measure one part."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["pixels"])
+    parser.add_argument("part", choices=["headers", "texts", "pixels"])
     parser.add_argument("--studies", type=int, default=200, help="how many to make up (default: %(default)s)")
-    parser.add_argument("--minutes", type=float, default=60, help="after which pixels end (default: %(default)s)")
-    parser.add_argument("--processes", type=int, default=2, help="beside each other (default: %(default)s)")
+    parser.add_argument(
+        "--minutes", type=float, default=60, help="after which no other study is begun (default: %(default)s)"
+    )
+    parser.add_argument("--processes", type=int, default=2, help="that read pixels (default: %(default)s)")
     arguments = parser.parse_args()
+    if arguments.part == "pixels":
+        _measure_pixels(arguments.studies, arguments.processes, arguments.minutes)
+    else:
+        part = {"headers": headers, "texts": texts}[arguments.part]
+        rows = part.measure(arguments.studies, arguments.minutes)
+        figures.publish(f"deidentification-{arguments.part}", rows)
+
+
+def _measure_pixels(studies: int, processes: int, minutes: float) -> None:
     counts: Counter[str] = Counter()
-    for chunk in pixels.measure(arguments.studies, arguments.processes, arguments.minutes):
+    for chunk in pixels.measure(studies, processes, minutes):
         counts += chunk
         print(json.dumps(counts), flush=True)
-    pixels.publish(counts, arguments.studies)
+    pixels.publish(counts, studies)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from PIL import Image
 
 from benchmarks import figures
 from benchmarks.deidentification import tesseract
-from nightshift.stats.proportions import wilson_interval
+from benchmarks.deidentification.shares import INTERVAL, share
 from nightshift_image_text.deidentification.corpus.identities import draw_identity, read_names
 from nightshift_image_text.deidentification.corpus.scans import Line, Pixels, Scan, draw_scan
 from nightshift_image_text.deidentification.known import Known
@@ -20,7 +20,6 @@ from nightshift_image_text.deidentification.pixels import clean_pixels
 
 CHUNK = 20  # scans whose words one process of tesseract reads
 NOBODY = Known("")
-INTERVAL = "95 % interval"
 
 
 @dataclass(frozen=True)
@@ -118,15 +117,23 @@ def publish(counts: Counter[str], studies: int) -> None:
         ("of them below 12 pixels", "small words read before", "small words read after"),
         ("all words, not read afterwards", "words", "words read after"),
     )
-    rows = [_share(title, counts[total] - counts[left], counts[total]) for title, total, left in shares]
-    rows.append(_share("scans without words, changed", counts["masked without words"], counts["scans without words"]))
+    rows = [
+        {"what": title, **share("of", counts[total] - counts[left], counts[total], "count")}
+        for title, total, left in shares
+    ]
+    plain = share("of", counts["masked without words"], counts["scans without words"], "count")
+    rows.append({"what": "scans without words, changed", **plain})
     masks = (
         ("pixels half a line's height or more from words, blacked out", "far from"),
         ("all pixels beside words, blacked out", "beside"),
     )
     rows += [
         # neighbors are not independent: no interval
-        _share(title, counts[f"masked {where} words"], counts[f"pixels {where} words"]) | {INTERVAL: ""}
+        {
+            "what": title,
+            **share("of", counts[f"masked {where} words"], counts[f"pixels {where} words"], "count"),
+            INTERVAL: "",
+        }
         for title, where in masks
     ]
     cost = counts["cleaning ms"] / max(counts["scans"], 1)
@@ -135,14 +142,3 @@ def publish(counts: Counter[str], studies: int) -> None:
         f"Cleaning a scan of 256 to 512 pixels a side took {cost:.0f} ms of CPU."
     )
     figures.publish("deidentification-pixels", rows, note)
-
-
-def _share(title: str, count: int, total: int) -> figures.Row:
-    interval = wilson_interval(count, total) if total else None
-    return {
-        "what": title,
-        "of": total,
-        "count": count,
-        "%": f"{100 * count / total:.2f}" if total else "",
-        INTERVAL: f"{100 * interval.low:.2f} to {100 * interval.high:.2f}" if interval else "",
-    }

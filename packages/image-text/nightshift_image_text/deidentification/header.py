@@ -16,7 +16,7 @@ from pydicom import DataElement, Dataset, FileDataset
 from pydicom.dataset import FileMetaDataset
 
 from nightshift_image_text.deidentification.counts import Counts, Kind
-from nightshift_image_text.deidentification.known import Known, fold, read_element, read_known, spell
+from nightshift_image_text.deidentification.known import Known, read_element, read_known, spell
 from nightshift_image_text.deidentification.pseudonyms import Pseudonyms
 
 OLDEST = 89  # years that are kept; older patients are few enough to be found
@@ -27,7 +27,7 @@ METHOD = "nightshift: basic profile, dates shifted"
 CODES = (("113100", "Basic Application Confidentiality Profile"), ("113107", "Retain Longitudinal Modified Dates"))
 KINDS = {"PN": Kind.NAME, "DA": Kind.DATE, "DT": Kind.DATE, "UI": Kind.UID}
 DOCUMENTS = ("IconImageSequence", "EncapsulatedDocument", "DocumentTitle")
-FIXED = ("DA", "TM", "UI", "PN", "DS", "IS", "US", "SS", "FD", "FL")  # replaced already, or numbers
+NUMBERS = ("DS", "IS", "US", "SS", "FD", "FL", "TM")  # 512 columns are no record number
 OVERLAYS = range(0x6000, 0x6100)
 
 Path = tuple[int, ...]
@@ -129,14 +129,19 @@ def _drop_unreadable(dataset: Dataset) -> None:
 
 def _remove_known(dataset: Dataset, known: Known) -> None:
     """Remove the kept texts in which an identifier stands though their tag promises something else."""
-    patterns = [pattern for _, pattern in known.patterns()]
     for tag in list(dataset.keys()):
         element = dataset[tag]
         if element.VR == "SQ":
             for item in element.value or ():
                 _remove_known(item, known)
-        elif element.VR not in FIXED and any(pattern.search(fold(spell(element))) for pattern in patterns):
+        elif _may_name(element) and any(known.find(spell(element))):
             del dataset[tag]
+
+
+def _may_name(element: DataElement) -> bool:
+    """Tell whether an element may hold an identifier; moved dates may be other dates of the patient's by chance."""
+    is_number = element.VR in NUMBERS and not any(map(str.isalpha, spell(element)))
+    return not is_number and element.keyword not in DATES
 
 
 def _cap_age(dataset: Dataset) -> None:

@@ -5,13 +5,19 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import cache, cached_property
+from importlib.resources import files
+from itertools import permutations
 
 from pydicom import DataElement, Dataset
 from pydicom.tag import BaseTag
 
 from nightshift_image_text.deidentification.counts import Kind
 
+WORDY = (Kind.NAME, Kind.INSTITUTION)  # kinds that may be words of medicine too
+TELLING = 4  # characters of a place's word that is searched for alone
 SHORTEST = 3  # characters of a name's part or an identifier that is searched for
+BIRTH = "PatientBirthDate"
 PIXELS = 0x7FE0  # the group of their elements
 IDENTIFIERS = ("PatientID", "AccessionNumber", "StudyID", "OtherPatientIDs", "AdmissionID", "IssuerOfPatientID")
 INSTITUTIONS = ("InstitutionName", "InstitutionAddress", "InstitutionalDepartmentName")
@@ -28,7 +34,8 @@ class Known:
         identifiers: record and accession numbers.
         institutions: hospitals and departments.
         contacts: telephones and addresses.
-        dates: of birth, of the study.
+        dates: of the study, of birth.
+        born: the date of birth.
     """
 
     patient: str
@@ -37,13 +44,25 @@ class Known:
     institutions: frozenset[str] = frozenset()
     contacts: frozenset[str] = frozenset()
     dates: frozenset[date] = frozenset()
+    born: date | None = None
 
-    def patterns(self) -> Iterator[tuple[Kind, re.Pattern[str]]]:
-        """Return how each identifier looks in a folded text (`fold`)."""
-        for name in self.names:
-            yield from ((Kind.NAME, _words([part])) for part in _parts(name))
-        for kind, texts in self._phrases():
-            yield from ((kind, _words(words)) for text in texts if (words := re.findall(r"\w+", fold(text))))
+    def find(self, text: str) -> Iterator[tuple[Kind, int, int]]:
+        """Return the kind, start and end of each identifier in a text; of names each part is found alone."""
+        folded = fold(text)
+        for kind, pattern in self._patterns:
+            for match in pattern.finditer(folded):
+                if kind not in WORDY or not _is_plain_word(text[match.start() : match.end()]):
+                    yield kind, *match.span()
+
+    @cached_property
+    def _patterns(self) -> list[tuple[Kind, re.Pattern[str]]]:
+        names = [(Kind.NAME, _words(parts)) for name in self.names for parts in _list_parts(name)]
+        phrases = [
+            (kind, _words(words)) for kind, texts in self._phrases() for text in texts if (words := _split(text))
+        ]
+        places = [*self.institutions, *self.contacts]
+        words = [(Kind.INSTITUTION, _words([word])) for place in places for word in _list_telling_words(place)]
+        return names + phrases + words
 
     def _phrases(self) -> list[tuple[Kind, Iterable[str]]]:
         identifiers = [text for text in self.identifiers if len(text) >= SHORTEST]
@@ -54,6 +73,13 @@ class Known:
             (Kind.CONTACT, self.contacts),
             (Kind.DATE, dates),
         ]
+
+
+@cache
+def read_medical_words() -> frozenset[str]:
+    """Return the words, in lower case, that may look like names but are none in reports."""
+    lines = (files(__package__) / "medical.txt").read_text().splitlines()
+    return frozenset(word for line in lines if not line.startswith("#") for word in line.split())
 
 
 def fold(text: str) -> str:
@@ -74,6 +100,7 @@ def read_known(dataset: Dataset) -> Known:
         identifiers=texts["ids"],
         institutions=texts["institutions"],
         contacts=texts["contacts"],
+        born=next((day for element in elements if element.keyword == BIRTH for day in _days(element)), None),
         dates=frozenset(day for element in elements if element.VR == "DA" for day in _days(element)),
     )
 
@@ -117,8 +144,26 @@ def _days(element: DataElement) -> Iterator[date]:
             continue
 
 
-def _parts(name: str) -> list[str]:
-    return [part for part in re.findall(r"[^\W\d_]+", fold(name)) if len(part) >= SHORTEST]
+def _list_parts(name: str) -> list[tuple[str, ...]]:
+    """Return what of a name is searched for: each part, and pairs of parts of which one is too short to stand alone."""
+    parts = re.findall(r"[^\W\d_]+", fold(name))
+    pairs = [pair for pair in permutations(parts[:3], 2) if min(map(len, pair)) < SHORTEST]
+    return [(part,) for part in parts if len(part) >= SHORTEST] + pairs
+
+
+def _list_telling_words(place: str) -> list[str]:
+    """Return the words of a hospital's name or an address that others do not have."""
+    words = re.findall(r"[^\W\d_]+", fold(place))
+    return [word for word in words if len(word) >= TELLING and word not in read_medical_words()]
+
+
+def _is_plain_word(text: str) -> bool:
+    """Tell whether a word in lower case is one of medicine: a stone in a kidney is nobody's name."""
+    return text[0].islower() and fold(text) in read_medical_words()
+
+
+def _split(text: str) -> list[str]:
+    return re.findall(r"\w+", fold(text))
 
 
 def _words(words: Iterable[str]) -> re.Pattern[str]:

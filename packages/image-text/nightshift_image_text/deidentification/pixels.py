@@ -9,7 +9,7 @@ import numpy.typing as npt
 from rapidocr import RapidOCR
 
 from nightshift_image_text.deidentification.counts import Counts, Kind
-from nightshift_image_text.deidentification.known import Known, fold
+from nightshift_image_text.deidentification.known import Known
 
 Pixels = npt.NDArray[Any]
 Box = tuple[slice, slice]  # rows, columns
@@ -97,5 +97,4 @@ def _is_shape(box: Box, shape: tuple[int, ...], text: str, score: float) -> bool
 
 
 def _tell_kind(text: str, known: Known) -> Kind:
-    is_known = any(pattern.search(fold(text)) for _, pattern in known.patterns())
-    return Kind.KNOWN_WORD if is_known else Kind.WORD
+    return Kind.KNOWN_WORD if any(known.find(text)) else Kind.WORD

@@ -3,7 +3,7 @@
 from pydicom import Dataset
 
 from nightshift_image_text.deidentification.counts import Counts
-from nightshift_image_text.deidentification.known import Known, fold, spell, walk
+from nightshift_image_text.deidentification.known import Known, spell, walk
 from nightshift_image_text.deidentification.pixels import Pixels, list_frames, read_lines
 
 
@@ -18,5 +18,4 @@ def find_left(known: Known, header: Dataset | None = None, text: str = "", pixel
     """
     values = [spell(element) for element in walk(header)] if header is not None else []
     lines = [line for frame in list_frames(pixels) for _, line in read_lines(frame)] if pixels is not None else []
-    whole = fold("\n".join([text, *values, *lines]))
-    return Counts(kind for kind, pattern in known.patterns() if pattern.search(whole))
+    return Counts(kind for value in (text, *values, *lines) for kind, _, _ in known.find(value))
