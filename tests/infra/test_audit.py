@@ -13,11 +13,13 @@ import sqlglot
 import yaml
 
 from infra.terraform import INFRA
+from nightshift.contracts.access_log import OpenedFile
+from nightshift.registry import access_log
 from pipelines.cli.__main__ import parse_command_line
 from tests.pipelines.erasure.test_items import AUTHORS, CONFIG, DAYS, night
 
 TEXT = (INFRA.parent / "docs" / "runbooks" / "audit.md").read_text()
-PATIENT = AUTHORS[0]
+PATIENT, PSEUDONYM = AUTHORS[0], "abcdefghijklmnop"
 READER = "arn:aws:iam::000000000000:user/anna"
 RECORD = "eventtime VARCHAR, eventname VARCHAR, eventsource VARCHAR, useridentity STRUCT(arn VARCHAR), "
 RECORD += "requestparameters VARCHAR, errorcode VARCHAR, day VARCHAR"
@@ -72,6 +74,22 @@ def test_the_days_of_a_patient_and_what_holds_them_are_found(
     assert (events["column"], events["missing"], events["left_out"]) == ("group", [], 0)
     assert {"events", "features"} <= {store["store"] for store in reach["stores"]} and reach["decision"] is None
     assert not (tmp_path / "audit").exists()
+
+
+def test_who_opened_a_patients_files_is_on_the_access_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [OpenedFile(subject=name, sha256="0" * 64) for name in (PATIENT, AUTHORS[1])]
+    access_log.log_opened(str(tmp_path / "audit"), "scans", "ingestion of 2026-11-20", files)
+    (line,) = re.findall(r"^nightshift (image-text seen P .*)$", TEXT, re.MULTILINE)
+    words = [PSEUDONYM if word == "P" else word for word in shlex.split(line)]
+    access_log.log_opened(
+        str(tmp_path / "audit"), "scans", "ingestion of 2026-11-21", [OpenedFile(subject=PSEUDONYM, sha256="1" * 64)]
+    )
+
+    args = parse_command_line([*words, "--workspace", str(tmp_path)])
+    args.command(args)
+
+    (record,) = json.loads(capsys.readouterr().out)["records"]
+    assert record["purpose"] == "ingestion of 2026-11-21" and record["by"]
 
 
 def test_the_query_names_who_read_objects_of_the_day_and_nobody_else() -> None:
