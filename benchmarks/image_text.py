@@ -57,7 +57,12 @@ def main() -> None:
     parser.add_argument("--small", action="store_true")
     args = parser.parse_args()
     sizes = SMALL if args.small else BASE
-    text = BertConfig(num_hidden_layers=sizes["layers"])
+    text = BertConfig(
+        hidden_size=sizes["width"],
+        intermediate_size=4 * sizes["width"],
+        num_hidden_layers=sizes["layers"],
+        num_attention_heads=sizes["heads"],
+    )
     fit = {"batch_size": args.batch, "microbatches": args.pieces, "precision": "bf16", "epochs": 1}
     figures.publish("image-text-steps", [measure_steps(args.device, {**sizes, **fit}, text, args.peak)])
 
