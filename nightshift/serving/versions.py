@@ -118,10 +118,10 @@ class Model:
             return self.outputs
         items, answers = self.decoder.items, self.decoder.answers
         inputs = {field.input for field in items.fields if {field.name, field.input} & {*names}}
-        made = {output for graph in self.named if graph.inputs <= inputs for output in graph.outputs}
-        made |= {"label"} if OUTPUT in made and self.classes else set()
-        made |= {*answers.list_names(made)} if answers else set()
-        return {name: tensor for name, tensor in self.outputs.items() if name in made}
+        available = {output for graph in self.named if graph.inputs <= inputs for output in graph.outputs}
+        available |= {"label"} if OUTPUT in available and self.classes else set()
+        available |= {*answers.list_names(available)} if answers else set()
+        return {name: tensor for name, tensor in self.outputs.items() if name in available}
 
     @cached_property
     def classes(self) -> list[str]:
