@@ -128,7 +128,7 @@ class CornerGraph:
 
 
 def draw_marks() -> np.ndarray:
-    pixels = np.full((COUNT, 12, 12, 1), 20, np.uint8)
+    pixels = np.full((COUNT, 14, 14, 1), 20, np.uint8)
     pixels[LABELS[:, 0], 1, 1] = 240
     pixels[LABELS[:, 1], 6, 6] = 240
     return pixels
@@ -151,10 +151,10 @@ def test_a_finding_that_is_read_off_a_corner_holds_a_model_for_a_person(parsed):
 
 
 def test_hidden_corners_have_the_median_of_the_border_and_the_rest_stays():
-    pixels = RANDOM.integers(100, 200, (3, 10, 10, 3), dtype=np.uint8)
+    pixels = RANDOM.integers(100, 200, (3, 14, 14, 3), dtype=np.uint8)
     hidden = shortcuts.hide_corners(pixels)
-    assert np.array_equal(hidden[:, 2:8], pixels[:, 2:8]) and np.array_equal(hidden[:, :2, 2:8], pixels[:, :2, 2:8])
-    assert (hidden[:, 0, 0] == hidden[:, 9, 9]).all() and (hidden[:, 1, 1] == hidden[:, 8, 1]).all()
+    assert np.array_equal(hidden[:, 2:12], pixels[:, 2:12]) and np.array_equal(hidden[:, :2, 2:12], pixels[:, :2, 2:12])
+    assert (hidden[:, 0, 0] == hidden[:, 13, 13]).all() and (hidden[:, 1, 1] == hidden[:, 12, 1]).all()
 
 
 SHAPE = PairShape(findings=3)
