@@ -23,7 +23,7 @@ NOBODY = Known("")
 
 
 @dataclass(frozen=True)
-class Reading:
+class LinePictures:
     """A line before and after the scan was cleaned.
 
     Attributes:
@@ -51,7 +51,7 @@ def measure(studies: int, processes: int, minutes: float) -> Iterator[Counter[st
 def measure_chunk(start: int, size: int) -> Counter[str]:
     """Return the counts of some studies."""
     counts: Counter[str] = Counter()
-    readings: list[Reading] = []
+    readings: list[LinePictures] = []
     for number in range(start, start + size):
         rng = np.random.default_rng(number)
         scan = draw_scan(rng, draw_identity(rng, read_names()))
@@ -60,7 +60,7 @@ def measure_chunk(start: int, size: int) -> Counter[str]:
         counts["cleaning ms"] += round(1000 * (time.process_time() - began))
         counts += _count_masks(scan, cleaned)
         readings += [
-            Reading(line, *(tesseract.cut_line(pixels, line) for pixels in (scan.pixels, cleaned)))
+            LinePictures(line, *(tesseract.cut_line(pixels, line) for pixels in (scan.pixels, cleaned)))
             for line in scan.lines
         ]
     return counts + _count_words(readings)
@@ -92,7 +92,7 @@ def _mark_lines(scan: Scan, distance: float) -> npt.NDArray[np.bool_]:
     return is_marked
 
 
-def _count_words(readings: list[Reading]) -> Counter[str]:
+def _count_words(readings: list[LinePictures]) -> Counter[str]:
     texts = tesseract.read([image for reading in readings for image in (reading.before, reading.after)])
     counts: Counter[str] = Counter()
     for reading, before, after in zip(readings, texts[::2], texts[1::2], strict=True):

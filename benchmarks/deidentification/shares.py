@@ -28,19 +28,19 @@ class Span:
         return itertools.takewhile(lambda _: time.monotonic() < end, self.numbers)
 
 
-def share(of: str, count: int, total: int, what: str) -> figures.Row:
+def share(total_column: str, count: int, total: int, count_column: str) -> figures.Row:
     """Return the cells of a share: all, those counted, per cent with Wilson's interval.
 
     Args:
-        of: the column of all.
+        total_column: of all.
         count: those counted.
         total: all.
-        what: the column of those counted.
+        count_column: of those counted.
     """
     interval = wilson_interval(count, total) if total else None
     return {
-        of: total,
-        what: count,
+        total_column: total,
+        count_column: count,
         "%": f"{100 * count / total:.2f}" if total else "",
         INTERVAL: f"{100 * interval.low:.2f} to {100 * interval.high:.2f}" if interval else "",
     }

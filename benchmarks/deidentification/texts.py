@@ -66,19 +66,19 @@ def measure_cleaner(name: str, group: str, span: Span) -> figures.Row:
         "reports": counts["reports"],
         **share("identifiers", counts["identifiers"] - counts["left"], counts["identifiers"], "removed"),
         "other words masked, %": f"{100 * counts['lost'] / max(counts['words'], 1):.2f}",
-        "left": ", ".join(f"{place} {count}" for place, count in sorted(missed.items(), key=lambda item: -item[1])[:4]),
+        "left": ", ".join(f"{field} {count}" for field, count in sorted(missed.items(), key=lambda item: -item[1])[:4]),
     }
 
 
 def _count(report: Report, cleaned: str) -> Counter[str]:
-    left = [planted.place for planted in report.planted if searches.is_left(planted.text, cleaned)]
+    left = [planted.field for planted in report.planted if searches.is_left(planted.text, cleaned)]
     rest, end = [], 0
     for planted in report.planted:
         rest.append(report.text[end : planted.start])
         end = planted.end
     words = re.findall(r"\w+", " ".join([*rest, report.text[end:]]))
     counts = Counter({"reports": 1, "identifiers": len(report.planted), "left": len(left), "words": len(words)})
-    return counts + Counter({"lost": searches.count_lost(words, cleaned)}) + Counter(f"left {place}" for place in left)
+    return counts + Counter({"lost": searches.count_lost(words, cleaned)}) + Counter(f"left {field}" for field in left)
 
 
 @cache

@@ -61,7 +61,7 @@ class Known:
             (kind, _words(words)) for kind, texts in self._phrases() for text in texts if (words := _split(text))
         ]
         places = [*self.institutions, *self.contacts]
-        words = [(Kind.INSTITUTION, _words([word])) for place in places for word in _list_telling_words(place)]
+        words = [(Kind.INSTITUTION, _words([word])) for location in places for word in _list_telling_words(location)]
         return names + phrases + words
 
     def _phrases(self) -> list[tuple[Kind, Iterable[str]]]:
@@ -151,9 +151,9 @@ def _list_parts(name: str) -> list[tuple[str, ...]]:
     return [(part,) for part in parts if len(part) >= SHORTEST] + pairs
 
 
-def _list_telling_words(place: str) -> list[str]:
+def _list_telling_words(location: str) -> list[str]:
     """Return the words of a hospital's name or an address that others do not have."""
-    words = re.findall(r"[^\W\d_]+", fold(place))
+    words = re.findall(r"[^\W\d_]+", fold(location))
     return [word for word in words if len(word) >= TELLING and word not in read_medical_words()]
 
 

@@ -43,7 +43,7 @@ def test_a_short_key_is_refused_and_no_key_is_printed() -> None:
 def test_dates_keep_their_distances_in_the_form_they_are_written_in(
     day: date, later: int, form: str, days: int
 ) -> None:
-    moved = [dates.shift_date(each.strftime(form), days) for each in (day, day + timedelta(days=later))]
+    moved = [dates.shift_date(original.strftime(form), days) for original in (day, day + timedelta(days=later))]
     readings = [dates.read_date(text) for text in moved if text]
     assert [reading and reading[1] for reading in readings] == [form, form]
     first, second = (reading[0] for reading in readings if reading)

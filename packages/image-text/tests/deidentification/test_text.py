@@ -75,9 +75,9 @@ def test_nothing_known_is_left_in_a_planted_report(seed: int) -> None:
 @settings(max_examples=10, deadline=None)
 @given(
     name=st.text("abcdefghijklmnopqrstuvwxyzäöüéñ", min_size=3, max_size=10).map(str.title),
-    place=st.sampled_from(["{} has a cyst.", "No change ({}).", "LUNGS CLEAR, {}", "see\n{}\nabove", "{}'s scan"]),
+    form=st.sampled_from(["{} has a cyst.", "No change ({}).", "LUNGS CLEAR, {}", "see\n{}\nabove", "{}'s scan"]),
 )
-def test_a_known_name_is_found_wherever_it_stands(name: str, place: str) -> None:
+def test_a_known_name_is_found_wherever_it_stands(name: str, form: str) -> None:
     known = Known("1", names=frozenset([f"{name}^Qx"]))
-    cleaned, _ = clean_text(place.format(name), known, PSEUDONYMS)
+    cleaned, _ = clean_text(form.format(name), known, PSEUDONYMS)
     assert not find_left(known, text=cleaned)

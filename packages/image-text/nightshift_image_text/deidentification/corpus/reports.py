@@ -23,12 +23,12 @@ class Planted:
     """An identifier in a report.
 
     Attributes:
-        place: of its template.
+        field: of its template.
         text: as it was written.
         start, end: characters of the report.
     """
 
-    place: str
+    field: str
     text: str
     start: int
     end: int
@@ -68,7 +68,7 @@ def write_report(rng: np.random.Generator, identity: Identity, templates: list[s
 
 
 def _list_values(rng: np.random.Generator, identity: Identity) -> dict[str, str]:
-    """Return what fills each place."""
+    """Return what fills each field."""
     prior = identity.studied - timedelta(days=int(rng.integers(1, 2000)))
     form = str(rng.choice(DATES))
     same = ("given", "family", "record", "accession", "hospital", "town", "street", "phone")
@@ -81,7 +81,7 @@ def _list_values(rng: np.random.Generator, identity: Identity) -> dict[str, str]
         "born": identity.born.strftime(form),
         "studied": identity.studied.strftime(form),
         "prior": prior.strftime(form),
-        **{place: getattr(identity, place) for place in same},
+        **{field: getattr(identity, field) for field in same},
     }
 
 
@@ -90,5 +90,5 @@ def _spell_name(rng: np.random.Generator, name: tuple[str, str], forms: tuple[st
     return str(rng.choice(forms)).format(given=given, family=family, upper=family.upper(), initial=given[0])
 
 
-def _is_identifier(place: str, text: str) -> bool:
-    return place != "salutation" and (place != "age" or int(text) >= OLD)
+def _is_identifier(field: str, text: str) -> bool:
+    return field != "salutation" and (field != "age" or int(text) >= OLD)
