@@ -28,6 +28,7 @@ from nightshift_image_text.task.subgroups import COLUMNS, find_parts
 from nightshift_image_text.task.views import TOKENS
 
 DEVIATIONS = norm.isf(RARE)  # standard errors that chance exceeds once in 1 / `RARE` times
+VIEWS = 100  # embeddings of a scanner or site: of fewer, several images of a patient look like drift
 Floats = npt.NDArray[np.floating[Any]]
 
 
@@ -174,8 +175,9 @@ def compare_part(before: ComparedPairs, now: ComparedPairs, limits: ImageTextDri
     yield from _compare_numbers(before, now, limits)
     yield from _compare_prevalences(before, now, limits)
     yield from compare_words(before, now, limits)
-    vectors = now.vectors
-    yield from compare_views(before.vectors, [vectors] if len(vectors) else [], limits)
+    views = before.vectors, now.vectors
+    if min(map(len, views)) >= VIEWS:
+        yield from compare_views(views[0], [views[1]], limits)
 
 
 def _compare_numbers(before: ComparedPairs, now: ComparedPairs, limits: ImageTextDriftLimits) -> Iterator[Signal]:
