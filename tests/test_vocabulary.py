@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = (
     *("components", "nightshift", "pipelines", "dags", "infra", "benchmarks"),
     *(f"packages/{name}/nightshift_{name}" for name in ("llm", "perf", "testkit")),
+    "packages/image-text/nightshift_image_text",
 )
 FILLERS = {"found", "place", "places", "made", "given", "asked", "told", "said", "of", "each", "taken"}
 # verbs that merely look like participles
@@ -47,7 +48,9 @@ def test_no_name_is_a_filler() -> None:
 def test_a_class_name_stands_for_one_thing() -> None:
     # a task's class is named like the question that it answers
     answers = {
-        node for _, node in nodes(ast.ClassDef) if any(ast.unparse(base) == f"base.{node.name}" for base in node.bases)
+        node
+        for _, node in nodes(ast.ClassDef)
+        if any(ast.unparse(base).endswith(f".{node.name}") for base in node.bases)
     }
     # as Triton wants a backend's to be called
     named_by_others = {"TritonPythonModel"}

@@ -15,11 +15,11 @@ from benchmarks.deidentification import tesseract
 from benchmarks.deidentification.shares import INTERVAL, share
 from nightshift_image_text.deidentification.corpus.identities import draw_identity, read_names
 from nightshift_image_text.deidentification.corpus.scans import Line, Pixels, Scan, draw_scan
-from nightshift_image_text.deidentification.known import Known
+from nightshift_image_text.deidentification.known import KnownIdentifiers
 from nightshift_image_text.deidentification.pixels import clean_pixels
 
 CHUNK = 20  # scans whose words one process of tesseract reads
-NOBODY = Known("")
+NOBODY = KnownIdentifiers("")
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,16 @@ from benchmarks.deidentification.headers import OURS, PSEUDONYMS
 from benchmarks.deidentification.shares import Span, share
 from nightshift_image_text.deidentification.corpus.headers import write_header
 from nightshift_image_text.deidentification.corpus.identities import draw_identity, read_names
-from nightshift_image_text.deidentification.corpus.reports import Report, read_templates, write_report
-from nightshift_image_text.deidentification.known import Known, read_known
+from nightshift_image_text.deidentification.corpus.reports import PlantedReport, read_templates, write_report
+from nightshift_image_text.deidentification.known import KnownIdentifiers, read_known
 from nightshift_image_text.deidentification.recognizers import LANGUAGE, MODEL
 from nightshift_image_text.deidentification.text import clean_text
 
 GROUPS = ("development", "holdout")
-Cleaner = Callable[[str, Known], str]
+Cleaner = Callable[[str, KnownIdentifiers], str]
 
 
-def clean_by_presidio(text: str, known: Known) -> str:  # noqa: ARG001 - it does not read headers
+def clean_by_presidio(text: str, known: KnownIdentifiers) -> str:  # noqa: ARG001 - it does not read headers
     """Return a text cleaned by Presidio as it is installed, with the same language model."""
     findings = _presidio().analyze(text, LANGUAGE)
     cleaned: str = AnonymizerEngine().anonymize(text, findings).text
@@ -35,7 +35,7 @@ def clean_by_presidio(text: str, known: Known) -> str:  # noqa: ARG001 - it does
 
 CLEANERS: Mapping[str, Cleaner] = {
     OURS: lambda text, known: clean_text(text, known, PSEUDONYMS)[0],
-    "this package, no header": lambda text, _: clean_text(text, Known(""), PSEUDONYMS)[0],
+    "this package, no header": lambda text, _: clean_text(text, KnownIdentifiers(""), PSEUDONYMS)[0],
     "Presidio": clean_by_presidio,
 }
 
@@ -70,7 +70,7 @@ def measure_cleaner(name: str, group: str, span: Span) -> figures.Row:
     }
 
 
-def _count(report: Report, cleaned: str) -> Counter[str]:
+def _count(report: PlantedReport, cleaned: str) -> Counter[str]:
     left = [planted.field for planted in report.planted if searches.is_left(planted.text, cleaned)]
     rest, end = [], 0
     for planted in report.planted:

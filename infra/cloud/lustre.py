@@ -52,7 +52,7 @@ def set_variables(answers: EnvironmentAnswers) -> dict[str, object]:
     """Return the Terraform variables of the file system; none where the size's own stands."""
     if answers.lustre is None:
         return {}
-    sized = {"lustre": size(answers.cloud, answers.lustre)}
+    sized: dict[str, object] = {"lustre": size(answers.cloud, answers.lustre)}
     return sized if answers.cloud is Cloud.AWS else sized | {"filestore": None}
 
 

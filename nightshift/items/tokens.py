@@ -53,7 +53,7 @@ class Tokenizer:
         return storage.sha256(self.content)
 
 
-class Rules(Protocol):
+class TokenizerSettings(Protocol):
     """How texts are split: a config's task."""
 
     @property
@@ -65,7 +65,7 @@ class Rules(Protocol):
         """Numbers that hashed words get."""
 
 
-def load_tokenizer(task: Rules) -> Tokenizer:
+def load_tokenizer(task: TokenizerSettings) -> Tokenizer:
     """Return the tokenizer of a config.
 
     Raises:

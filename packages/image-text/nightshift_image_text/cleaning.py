@@ -17,7 +17,7 @@ from nightshift.items.images import Pixels, UnusableError
 from nightshift_image_text import dicom
 from nightshift_image_text.deidentification.counts import Counts
 from nightshift_image_text.deidentification.header import clean_header
-from nightshift_image_text.deidentification.known import Known, read_known
+from nightshift_image_text.deidentification.known import KnownIdentifiers, read_known
 from nightshift_image_text.deidentification.pixels import clean_pixels
 from nightshift_image_text.deidentification.pseudonyms import Pseudonyms
 from nightshift_image_text.deidentification.remains import find_left
@@ -90,12 +90,12 @@ class Cleaner:
             for frame in range(dicom.count_frames(dataset)):
                 yield self._describe(header, frame, self._clean_frame(dataset, frame, known), text)
 
-    def _clean_report(self, report: str, known: Known) -> str:
+    def _clean_report(self, report: str, known: KnownIdentifiers) -> str:
         text, counts = clean_text(report, known, self.pseudonyms)
         self._count("reports", counts)
         return text
 
-    def _clean_frame(self, dataset: Dataset, frame: int, known: Known) -> Pixels:
+    def _clean_frame(self, dataset: Dataset, frame: int, known: KnownIdentifiers) -> Pixels:
         """Return what a reader sees of a frame, without burned-in words."""
         shown = np.asarray(dicom.render(dataset, frame, self.max_pixels))
         pixels, counts = clean_pixels(shown, known)

@@ -30,8 +30,8 @@ def prepare(content: bytes, rules: Rules) -> Pixels:
         UnusableError: as `nightshift.items.images.prepare_pixels`, or a rule of `nightshift_image_text.dicom`.
         UserError: when it is a DICOM file, and nothing that reads these is installed.
     """
-    place, magic = DICOM
-    return _prepare_dicom(content, rules) if content[place] == magic else images.prepare_pixels(content, rules)
+    where, magic = DICOM
+    return _prepare_dicom(content, rules) if content[where] == magic else images.prepare_pixels(content, rules)
 
 
 def _prepare_dicom(content: bytes, rules: Rules) -> Pixels:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from nightshift.contracts.section import Fact
 
 
-class Kind(StrEnum):
+class Identifier(StrEnum):
     """What a masked value is."""
 
     NAME = "names"
@@ -25,7 +25,7 @@ class Kind(StrEnum):
     KNOWN_WORD = "burned-in identifiers"
 
 
-Counts: TypeAlias = Counter[Kind]
+Counts: TypeAlias = Counter[Identifier]
 
 
 def list_facts(counts: Counts) -> list[Fact]:

@@ -15,8 +15,8 @@ from deid.dicom.parser import DicomParser
 from pydicom import DataElement, Dataset, FileDataset
 from pydicom.dataset import FileMetaDataset
 
-from nightshift_image_text.deidentification.counts import Counts, Kind
-from nightshift_image_text.deidentification.known import Known, read_element, read_known, spell
+from nightshift_image_text.deidentification.counts import Counts, Identifier
+from nightshift_image_text.deidentification.known import KnownIdentifiers, read_element, read_known, spell
 from nightshift_image_text.deidentification.pseudonyms import Pseudonyms
 
 OLDEST = 89  # years that are kept; older patients are few enough to be found
@@ -25,7 +25,7 @@ UIDS = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "FrameOfRefer
 NAMES = ("PatientID", "PatientName", "AccessionNumber", "InstitutionName", "StationName", "DeviceSerialNumber")
 METHOD = "nightshift: basic profile, dates shifted"
 CODES = (("113100", "Basic Application Confidentiality Profile"), ("113107", "Retain Longitudinal Modified Dates"))
-KINDS = {"PN": Kind.NAME, "DA": Kind.DATE, "DT": Kind.DATE, "UI": Kind.UID}
+KINDS = {"PN": Identifier.NAME, "DA": Identifier.DATE, "DT": Identifier.DATE, "UI": Identifier.UID}
 DOCUMENTS = ("IconImageSequence", "EncapsulatedDocument", "DocumentTitle")
 NUMBERS = ("DS", "IS", "US", "SS", "FD", "FL", "TM")  # 512 columns are no record number
 OVERLAYS = range(0x6000, 0x6100)
@@ -77,7 +77,7 @@ def _read_kept() -> list[str]:
     return [keyword for line in lines if not line.startswith("#") for keyword in line.split()]
 
 
-def _apply_recipe(dataset: FileDataset, known: Known, pseudonyms: Pseudonyms) -> None:
+def _apply_recipe(dataset: FileDataset, known: KnownIdentifiers, pseudonyms: Pseudonyms) -> None:
     days = timedelta(days=pseudonyms.days(known.patient))
     parser = DicomParser(dataset, recipe=build_recipe())
     functions: dict[str, Replacement] = {
@@ -127,7 +127,7 @@ def _drop_unreadable(dataset: Dataset) -> None:
                 _drop_unreadable(item)
 
 
-def _remove_known(dataset: Dataset, known: Known) -> None:
+def _remove_known(dataset: Dataset, known: KnownIdentifiers) -> None:
     """Remove the kept texts in which an identifier stands though their tag promises something else."""
     for tag in list(dataset.keys()):
         element = dataset[tag]
@@ -163,9 +163,9 @@ def _code(value: str, meaning: str) -> Dataset:
     return code
 
 
-def _list_values(dataset: Dataset, path: Path = ()) -> dict[Path, tuple[Kind, str]]:
+def _list_values(dataset: Dataset, path: Path = ()) -> dict[Path, tuple[Identifier, str]]:
     """Return the kind and the text of each element by its tags and the numbers of the items it lies in."""
-    values: dict[Path, tuple[Kind, str]] = {}
+    values: dict[Path, tuple[Identifier, str]] = {}
     for element in dataset:
         if element.VR == "SQ" and element.keyword not in DOCUMENTS:
             for number, item in enumerate(element.value or ()):
@@ -175,24 +175,24 @@ def _list_values(dataset: Dataset, path: Path = ()) -> dict[Path, tuple[Kind, st
     return values
 
 
-def _tell_kind(element: DataElement) -> Kind:
+def _tell_kind(element: DataElement) -> Identifier:
     """Return what a masked element is, by its tag."""
     if element.tag.is_private:
-        return Kind.PRIVATE
+        return Identifier.PRIVATE
     if element.tag.group in OVERLAYS:
-        return Kind.OVERLAY
+        return Identifier.OVERLAY
     if element.keyword in DOCUMENTS:
-        return Kind.DOCUMENT
+        return Identifier.DOCUMENT
     return _tell_public_kind(element)
 
 
-def _tell_public_kind(element: DataElement) -> Kind:
+def _tell_public_kind(element: DataElement) -> Identifier:
     for words, kind in (
-        (("PatientAge",), Kind.AGE),
-        (("Institution", "Station"), Kind.INSTITUTION),
-        (("Telephone", "Address"), Kind.CONTACT),
-        (("PatientID", "Accession", "StudyID", "SerialNumber", "AdmissionID"), Kind.IDENTIFIER),
+        (("PatientAge",), Identifier.AGE),
+        (("Institution", "Station"), Identifier.INSTITUTION),
+        (("Telephone", "Address"), Identifier.CONTACT),
+        (("PatientID", "Accession", "StudyID", "SerialNumber", "AdmissionID"), Identifier.IDENTIFIER),
     ):
         if any(word in element.keyword for word in words):
             return kind
-    return KINDS.get(element.VR, Kind.FIELD)
+    return KINDS.get(element.VR, Identifier.FIELD)

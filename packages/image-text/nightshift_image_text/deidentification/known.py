@@ -12,9 +12,9 @@ from itertools import permutations
 from pydicom import DataElement, Dataset
 from pydicom.tag import BaseTag
 
-from nightshift_image_text.deidentification.counts import Kind
+from nightshift_image_text.deidentification.counts import Identifier
 
-WORDY = (Kind.NAME, Kind.INSTITUTION)  # kinds that may be words of medicine too
+WORDY = (Identifier.NAME, Identifier.INSTITUTION)  # kinds that may be words of medicine too
 TELLING = 4  # characters of a place's word that is searched for alone
 SHORTEST = 3  # characters of a name's part or an identifier that is searched for
 BIRTH = "PatientBirthDate"
@@ -25,7 +25,7 @@ CONTACTS = ("PatientTelephoneNumbers", "PatientAddress", "ReferringPhysicianTele
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownIdentifiers:
     """What is known of a patient and a study before they are cleaned.
 
     Attributes:
@@ -46,7 +46,7 @@ class Known:
     dates: frozenset[date] = frozenset()
     born: date | None = None
 
-    def find(self, text: str) -> Iterator[tuple[Kind, int, int]]:
+    def find(self, text: str) -> Iterator[tuple[Identifier, int, int]]:
         """Return the kind, start and end of each identifier in a text; of names each part is found alone."""
         folded = fold(text)
         for kind, pattern in self._patterns:
@@ -55,23 +55,23 @@ class Known:
                     yield kind, *match.span()
 
     @cached_property
-    def _patterns(self) -> list[tuple[Kind, re.Pattern[str]]]:
-        names = [(Kind.NAME, _words(parts)) for name in self.names for parts in _list_parts(name)]
+    def _patterns(self) -> list[tuple[Identifier, re.Pattern[str]]]:
+        names = [(Identifier.NAME, _words(parts)) for name in self.names for parts in _list_parts(name)]
         phrases = [
             (kind, _words(words)) for kind, texts in self._phrases() for text in texts if (words := _split(text))
         ]
-        places = [*self.institutions, *self.contacts]
-        words = [(Kind.INSTITUTION, _words([word])) for location in places for word in _list_telling_words(location)]
-        return names + phrases + words
+        locations = [*self.institutions, *self.contacts]
+        telling = [word for location in locations for word in _list_telling_words(location)]
+        return names + phrases + [(Identifier.INSTITUTION, _words([word])) for word in telling]
 
-    def _phrases(self) -> list[tuple[Kind, Iterable[str]]]:
+    def _phrases(self) -> list[tuple[Identifier, Iterable[str]]]:
         identifiers = [text for text in self.identifiers if len(text) >= SHORTEST]
         dates = [day.strftime(form) for day in self.dates for form in ("%Y%m%d", "%Y-%m-%d", "%m/%d/%Y", "%d.%m.%Y")]
         return [
-            (Kind.IDENTIFIER, identifiers),
-            (Kind.INSTITUTION, self.institutions),
-            (Kind.CONTACT, self.contacts),
-            (Kind.DATE, dates),
+            (Identifier.IDENTIFIER, identifiers),
+            (Identifier.INSTITUTION, self.institutions),
+            (Identifier.CONTACT, self.contacts),
+            (Identifier.DATE, dates),
         ]
 
 
@@ -87,14 +87,14 @@ def fold(text: str) -> str:
     return text.lower() if text.isascii() else "".join(_fold_character(character) for character in text)
 
 
-def read_known(dataset: Dataset) -> Known:
+def read_known(dataset: Dataset) -> KnownIdentifiers:
     """Return the identifiers in the header of a study that is not cleaned yet, those of nested sequences too."""
     elements = list(walk(dataset))
     texts = {
         group: frozenset(text for element in elements if element.keyword in keywords for text in _texts(element))
         for group, keywords in (("ids", IDENTIFIERS), ("institutions", INSTITUTIONS), ("contacts", CONTACTS))
     }
-    return Known(
+    return KnownIdentifiers(
         patient=str(dataset.get("PatientID", "")),
         names=frozenset(text for element in elements if element.VR == "PN" for text in _texts(element)),
         identifiers=texts["ids"],
@@ -148,7 +148,7 @@ def _list_parts(name: str) -> list[tuple[str, ...]]:
     """Return what of a name is searched for: each part, and pairs of parts of which one is too short to stand alone."""
     parts = re.findall(r"[^\W\d_]+", fold(name))
     pairs = [pair for pair in permutations(parts[:3], 2) if min(map(len, pair)) < SHORTEST]
-    return [(part,) for part in parts if len(part) >= SHORTEST] + pairs
+    return [*((part,) for part in parts if len(part) >= SHORTEST), *pairs]
 
 
 def _list_telling_words(location: str) -> list[str]:

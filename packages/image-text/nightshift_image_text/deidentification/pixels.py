@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from rapidocr import RapidOCR
 
-from nightshift_image_text.deidentification.counts import Counts, Kind
-from nightshift_image_text.deidentification.known import Known
+from nightshift_image_text.deidentification.counts import Counts, Identifier
+from nightshift_image_text.deidentification.known import KnownIdentifiers
 
 Pixels = npt.NDArray[Any]
 Box = tuple[slice, slice]  # rows, columns
@@ -29,7 +29,7 @@ OPTIONS = {
 }
 
 
-def clean_pixels(pixels: Pixels, known: Known) -> tuple[Pixels, Counts]:
+def clean_pixels(pixels: Pixels, known: KnownIdentifiers) -> tuple[Pixels, Counts]:
     """Return an image without what looks like text, and how many lines of text were masked.
 
     Args:
@@ -96,5 +96,5 @@ def _is_shape(box: Box, shape: tuple[int, ...], text: str, score: float) -> bool
     return side > LARGE * min(shape[:2]) and len(text.strip()) < LEAST_LETTERS and score < SURE
 
 
-def _tell_kind(text: str, known: Known) -> Kind:
-    return Kind.KNOWN_WORD if any(known.find(text)) else Kind.WORD
+def _tell_kind(text: str, known: KnownIdentifiers) -> Identifier:
+    return Identifier.KNOWN_WORD if any(known.find(text)) else Identifier.WORD

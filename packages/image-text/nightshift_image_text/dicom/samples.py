@@ -43,7 +43,7 @@ BITS = (1, 8, 16, 32)
 
 
 @dataclass(frozen=True)
-class Layout:
+class PixelLayout:
     """What a header says of pixels: rows, columns, frames, samples of a pixel, bits that a sample takes."""
 
     rows: int
@@ -53,7 +53,7 @@ class Layout:
     bits: int
 
     @classmethod
-    def read(cls, dataset: Dataset) -> "Layout":
+    def read(cls, dataset: Dataset) -> "PixelLayout":
         """Read and check a header.
 
         Raises:
@@ -99,7 +99,7 @@ def read_frame(dataset: Dataset, frame: int, max_pixels: int) -> Samples:
         UnusableError: any rule of `nightshift_image_text.dicom.ALLOWED` but `bad_window` and `many_frames`.
     """
     syntax = dataset.file_meta.TransferSyntaxUID
-    layout = Layout.read(dataset)
+    layout = PixelLayout.read(dataset)
     if layout.pixels > max_pixels:
         raise UnusableError("decompression_bomb")
     if syntax not in (*NATIVE, *DECODERS):
@@ -130,7 +130,7 @@ def _bits(dataset: Dataset) -> int:
     return allocated
 
 
-def _check_length(dataset: Dataset, layout: Layout) -> None:
+def _check_length(dataset: Dataset, layout: PixelLayout) -> None:
     """Check that uncompressed pixels are as many as the header says: those of another depth would look like noise."""
     bits = layout.pixels * layout.frames * layout.samples * layout.bits
     if dataset.PhotometricInterpretation == "YBR_FULL_422":
@@ -152,7 +152,7 @@ def _encoded(dataset: Dataset, frame: int, count: int) -> bytes:
         raise UnusableError("short_pixels") from None
 
 
-def _check_size(codestream: bytes, syntax: UID, layout: Layout) -> None:
+def _check_size(codestream: bytes, syntax: UID, layout: PixelLayout) -> None:
     """Check that a codestream, by which its decoder allocates, is of the size that the header says."""
     if syntax != uid.RLELossless and codestreams.find_size(codestream) != (layout.rows, layout.columns):
         raise UnusableError("bad_header")

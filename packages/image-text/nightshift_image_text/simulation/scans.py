@@ -101,7 +101,7 @@ def encode_png(pixels: npt.NDArray[np.integer]) -> bytes:
 
 def draw_grays(studies: Studies, random: np.random.Generator) -> Grays:
     """Draw images as their scanners give them, about 0 to 1, (n, side, side)."""
-    grid = _place(studies, random)
+    grid = _set_grid(studies, random)
     grays = _draw_body(grid, studies)
     for draw in (_add_fractures, _add_nodules, _add_effusions, _add_devices):
         draw(grays, grid, studies)
@@ -109,7 +109,7 @@ def draw_grays(studies: Studies, random: np.random.Generator) -> Grays:
     return _scan(grays, studies.scanner, random)
 
 
-def _place(studies: Studies, random: np.random.Generator) -> Grid:
+def _set_grid(studies: Studies, random: np.random.Generator) -> Grid:
     """Return where pixels are in bodies that stand a little aside, near or turned."""
     count = len(studies.number)
     line = np.linspace(-1, 1, SIDE, dtype=np.float32)

@@ -36,8 +36,8 @@ class Arrays:
 
     def take(self, rows: Integers) -> Self:
         """Return some rows of each array."""
-        taken = {name: held.take(rows) if isinstance(held, Arrays) else held[rows] for name, held in vars(self).items()}
-        return replace(self, **taken)
+        kept = {name: held.take(rows) if isinstance(held, Arrays) else held[rows] for name, held in vars(self).items()}
+        return replace(self, **kept)
 
 
 @dataclass(frozen=True)

@@ -107,8 +107,8 @@ def fit(setup: FitSetup[ImageTextTaskConfig], name: str, items: ItemTable, rows:
     """
     task = setup.task
     if task.candidates[name].kind == "linear":
-        known = labels(rows, task.classes, is_multilabel=True)
-        baseline = linear.fit(task, name, tokens.load_tokenizer(task), items.inputs(rows), known)
+        findings = labels(rows, task.classes, is_multilabel=True)
+        baseline = linear.fit(task, name, tokens.load_tokenizer(task), items.inputs(rows), findings)
         return Fitted(lambda: linear.export(baseline, task), partial(predict, baseline))
     architecture = recipe(task, name)
     known = torch.from_numpy(label_pairs(task, items, rows)).to(setup.torch_device)

@@ -17,6 +17,6 @@ def add_parts(described: pd.DataFrame, items: ItemTable) -> pd.DataFrame:
     """
     columns = [column for column in COLUMNS if column in items.rows]
     numbered = items.rows[[*KEYS, *columns]].assign(row=items.rows.index)
-    found = described[KEYS].merge(numbered, on=KEYS, how="left", validate="one_to_one")
-    tokens = items.shards.select(TOKENS).take(found["row"].to_numpy())
-    return described.assign(**{column: found[column] for column in columns}, words=pd.Series([*tokens], dtype=object))
+    joined = described[KEYS].merge(numbered, on=KEYS, how="left", validate="one_to_one")
+    tokens = items.shards.select(TOKENS).take(joined["row"].to_numpy())
+    return described.assign(**{column: joined[column] for column in columns}, words=pd.Series([*tokens], dtype=object))

@@ -48,7 +48,8 @@ class LinearPairs(nn.Module):
 
     def __init__(self, words: Floats, image: "Affine", findings: "Affine") -> None:
         super().__init__()
-        self.words = nn.Embedding.from_pretrained(torch.from_numpy(words.astype(np.float32)))
+        tokens, width = words.shape
+        self.words = nn.Embedding(tokens, width, _weight=torch.from_numpy(words.astype(np.float32)))
         self.image, self.findings = image.as_layer(), findings.as_layer()
 
     def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:

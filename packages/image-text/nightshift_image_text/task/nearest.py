@@ -120,17 +120,17 @@ def blocks(reports: NearestReports) -> Iterator[Block]:
 
 
 def _caption(reports: NearestReports, row: int, others: np.ndarray) -> str:
-    right = [place for place, other in enumerate(others, start=1) if reports.belongs(row, other)]
+    right = [rank for rank, other in enumerate(others, start=1) if reports.belongs(row, other)]
     return f"own report is number {right[0]}" if right else f"own report is not among the nearest {len(others)}"
 
 
 def _lines(reports: NearestReports, row: int, others: np.ndarray) -> Iterator[Row]:
     name = _name(reports, row)
     yield Row(cells=[name, "its own", reports.read(row)])
-    for place, other in enumerate(others.tolist(), start=1):
+    for rank, other in enumerate(others.tolist(), start=1):
         is_right = reports.belongs(row, other)
         tag, tone = ("right", "good") if is_right else ("wrong", "bad")
-        yield Row(cells=[name, f"nearest {place}, {tag}", reports.read(other)], tone=tone)
+        yield Row(cells=[name, f"nearest {rank}, {tag}", reports.read(other)], tone=tone)
 
 
 def _name(reports: NearestReports, row: int) -> str:

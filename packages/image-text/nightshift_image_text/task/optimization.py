@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from nightshift.config.classes import ClassConfig
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
 from nightshift.items.metrics import Scores
@@ -17,7 +18,6 @@ from nightshift.stats import bootstrap
 from nightshift.tasks.classification import optimization as classification
 from nightshift.tasks.classification.optimization import ItemOptimizationRows
 from nightshift_image_text import neighbors
-from nightshift_image_text.config import ImageTextConfig
 from nightshift_image_text.retrieval import CUTOFFS, Embeddings, Pairs, find_hits
 from nightshift_image_text.task.measuring import answer
 from nightshift_image_text.task.views import TOKENS
@@ -64,7 +64,7 @@ class OptimizationTask(classification.OptimizationTask):
     """Recall on the validation pairs."""
 
     def read_samples(
-        self, config: ImageTextConfig, features: Table, uri: str, model: ModelPackage, limit: float
+        self, config: ClassConfig, features: Table, uri: str, model: ModelPackage, limit: float
     ) -> tuple[Tensors, PairOptimizationRows]:
         sample, rows = super().read_samples(config, features, uri, model, limit)
         return sample, PairOptimizationRows(**{field.name: getattr(rows, field.name) for field in fields(rows)})

@@ -54,15 +54,15 @@ def find_shortcuts(
         thresholds: of each finding.
         least: rows that have to be taken for a finding.
     """
-    taken, ones = metrics.predict(pairs.scores, thresholds), np.ones(len(hidden))
+    positive, ones = metrics.predict(pairs.scores, thresholds), np.ones(len(hidden))
     areas = [metrics.auc_rocs(pairs.labels, scores, ones) for scores in (pairs.scores, hidden)]
     seen, unseen = ([None if np.isnan(area) else float(area) for area in side] for side in areas)
     falls = pairs.scores.astype(float) - hidden
     return [
         Shortcut(
             finding=name,
-            rows=int(taken[:, number].sum()),
-            fall=_mean(falls[:, number], pairs, taken[:, number], least),
+            rows=int(positive[:, number].sum()),
+            fall=_mean(falls[:, number], pairs, positive[:, number], least),
             auc_roc=seen[number],
             hidden_auc_roc=unseen[number],
         )
@@ -70,7 +70,7 @@ def find_shortcuts(
     ]
 
 
-def _mean(falls: Scores, pairs: JudgedPairs, taken: metrics.Flags, least: int) -> Gain | None:
-    if not is_enough(taken, pairs.groups, least):
+def _mean(falls: Scores, pairs: JudgedPairs, positive: metrics.Flags, least: int) -> Gain | None:
+    if not is_enough(positive, pairs.groups, least):
         return None
-    return state(float(falls[taken].mean()), bootstrap.mean_of_groups(falls, pairs.groups, taken))
+    return state(float(falls[positive].mean()), bootstrap.mean_of_groups(falls, pairs.groups, positive))

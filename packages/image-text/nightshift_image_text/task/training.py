@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from nightshift.config.classes import ClassConfig
 from nightshift.contracts.artifact import Window
 from nightshift.contracts.package import DecisionRule
 from nightshift.data.splits import Fold
@@ -15,7 +16,6 @@ from nightshift.tasks.base.training import CandidateMetrics, TrainingSetup
 from nightshift.tasks.classification import training as classification
 from nightshift.tasks.classification.training import CHECKED, ItemHoldout, ItemRows, ItemSample
 from nightshift.tasks.fitting import Fitted
-from nightshift_image_text.config import ImageTextConfig
 from nightshift_image_text.retrieval import Pairs
 from nightshift_image_text.task import drift_reference
 from nightshift_image_text.task.measuring import answer, measure_pairs
@@ -61,6 +61,6 @@ class PairRows(ItemRows):
 class TrainingTask(classification.TrainingTask):
     """Models that pair images with reports, and tell findings."""
 
-    def read_rows(self, setup: TrainingSetup[ImageTextConfig]) -> PairRows:
+    def read_rows(self, setup: TrainingSetup[ClassConfig]) -> PairRows:
         rows = super().read_rows(setup)
         return PairRows(rows.setup, rows.plan, rows.items)

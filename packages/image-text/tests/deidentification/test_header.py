@@ -10,9 +10,9 @@ from pydicom.data import get_testdata_file
 
 from nightshift_image_text.deidentification.corpus.headers import list_secrets, write_header
 from nightshift_image_text.deidentification.corpus.identities import draw_identity, read_names
-from nightshift_image_text.deidentification.counts import Counts, Kind, list_facts
+from nightshift_image_text.deidentification.counts import Counts, Identifier, list_facts
 from nightshift_image_text.deidentification.header import clean_header
-from nightshift_image_text.deidentification.known import Known, read_known, spell, walk
+from nightshift_image_text.deidentification.known import KnownIdentifiers, read_known, spell, walk
 from nightshift_image_text.deidentification.pseudonyms import Pseudonyms
 
 PSEUDONYMS = Pseudonyms(b"a key of the tests only")
@@ -38,7 +38,15 @@ def test_nothing_of_a_planted_identity_is_left_in_a_header(seed: int) -> None:
     assert [secret for secret in secrets if secret.lower() in after] == []
     assert spell_all(header) == before, "the header that was read is not changed"
     assert cleaned.PatientIdentityRemoved == "YES"
-    kinds = {Kind.PRIVATE, Kind.NAME, Kind.IDENTIFIER, Kind.DATE, Kind.UID, Kind.OVERLAY, Kind.DOCUMENT}
+    kinds = {
+        Identifier.PRIVATE,
+        Identifier.NAME,
+        Identifier.IDENTIFIER,
+        Identifier.DATE,
+        Identifier.UID,
+        Identifier.OVERLAY,
+        Identifier.DOCUMENT,
+    }
     assert kinds <= set(counts)
 
 
@@ -93,14 +101,14 @@ def test_patients_over_89_are_90() -> None:
 
 
 def test_known_words_of_medicine_are_kept_in_lower_case_only() -> None:
-    known = Known("1", names=frozenset(["Stone^Li"]))
+    known = KnownIdentifiers("1", names=frozenset(["Stone^Li"]))
     assert list(known.find("a kidney stone, line up")) == []
-    assert [kind for kind, _, _ in known.find("Stone, LI STONE")] == [Kind.NAME] * 4
+    assert [kind for kind, _, _ in known.find("Stone, LI STONE")] == [Identifier.NAME] * 4
 
 
 def test_a_short_name_is_found_beside_its_other_part() -> None:
-    assert list(Known("1", names=frozenset(["Ng^Mei"])).find("NG tube")) == []
-    assert any(start == 0 for _, start, _ in Known("1", names=frozenset(["Ng^Mei"])).find("Ng, Mei"))
+    assert list(KnownIdentifiers("1", names=frozenset(["Ng^Mei"])).find("NG tube")) == []
+    assert any(start == 0 for _, start, _ in KnownIdentifiers("1", names=frozenset(["Ng^Mei"])).find("Ng, Mei"))
 
 
 def test_known_identifiers_are_read_from_nested_items() -> None:
@@ -110,5 +118,5 @@ def test_known_identifiers_are_read_from_nested_items() -> None:
 
 
 def test_facts_say_what_was_masked_most_first() -> None:
-    facts = list_facts(Counts({Kind.UID: 2, Kind.NAME: 5}))
+    facts = list_facts(Counts({Identifier.UID: 2, Identifier.NAME: 5}))
     assert [(fact.label, fact.value) for fact in facts] == [("Masked: names", 5), ("Masked: UIDs", 2)]

@@ -6,12 +6,12 @@ from PIL import Image, ImageDraw, ImageFont
 
 from nightshift_image_text.deidentification.corpus.identities import draw_identity, read_names
 from nightshift_image_text.deidentification.corpus.scans import draw_scan
-from nightshift_image_text.deidentification.counts import Kind
-from nightshift_image_text.deidentification.known import Known
+from nightshift_image_text.deidentification.counts import Identifier
+from nightshift_image_text.deidentification.known import KnownIdentifiers
 from nightshift_image_text.deidentification.pixels import Pixels, clean_pixels
 from nightshift_image_text.deidentification.remains import find_left
 
-KNOWN = Known("1", names=frozenset(["Larsen^Anna"]))
+KNOWN = KnownIdentifiers("1", names=frozenset(["Larsen^Anna"]))
 pytestmark = pytest.mark.slow
 
 
@@ -29,8 +29,8 @@ def test_words_are_blacked_out_in_every_form_of_pixels(shape: tuple[int, ...], k
     pixels = np.broadcast_to(gray[..., None] if shape[-1] == 3 else gray, shape)
     cleaned, counts = clean_pixels(pixels, KNOWN)
     assert (cleaned.shape, cleaned.dtype) == (pixels.shape, pixels.dtype)
-    assert counts == {Kind.KNOWN_WORD: 1}
-    assert find_left(KNOWN, pixels=pixels)[Kind.NAME] > 0
+    assert counts == {Identifier.KNOWN_WORD: 1}
+    assert find_left(KNOWN, pixels=pixels)[Identifier.NAME] > 0
     assert not find_left(KNOWN, pixels=cleaned)
 
 

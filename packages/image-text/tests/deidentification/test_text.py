@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 from nightshift_image_text.deidentification.corpus.headers import write_header
 from nightshift_image_text.deidentification.corpus.identities import draw_identity, read_names
 from nightshift_image_text.deidentification.corpus.reports import read_templates, write_report
-from nightshift_image_text.deidentification.counts import Kind
-from nightshift_image_text.deidentification.known import Known, read_known
+from nightshift_image_text.deidentification.counts import Identifier
+from nightshift_image_text.deidentification.known import KnownIdentifiers, read_known
 from nightshift_image_text.deidentification.pseudonyms import Pseudonyms
 from nightshift_image_text.deidentification.remains import find_left
 from nightshift_image_text.deidentification.text import clean_text
 
 PSEUDONYMS = Pseudonyms(b"a key of the tests only")
-KNOWN = Known("7", names=frozenset(["Okafor^Mei"]), identifiers=frozenset(["7712345"]), born=date(1950, 3, 4))
+KNOWN = KnownIdentifiers(
+    "7", names=frozenset(["Okafor^Mei"]), identifiers=frozenset(["7712345"]), born=date(1950, 3, 4)
+)
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")]
 
 
@@ -68,8 +70,8 @@ def test_nothing_known_is_left_in_a_planted_report(seed: int) -> None:
     report = write_report(rng, identity, read_templates())
     cleaned, counts = clean_text(report.text, known, PSEUDONYMS)
     assert not find_left(known, text=cleaned)
-    assert find_left(known, text=report.text)[Kind.NAME] > 0
-    assert counts[Kind.NAME] > 0
+    assert find_left(known, text=report.text)[Identifier.NAME] > 0
+    assert counts[Identifier.NAME] > 0
 
 
 @settings(max_examples=10, deadline=None)
@@ -78,6 +80,6 @@ def test_nothing_known_is_left_in_a_planted_report(seed: int) -> None:
     form=st.sampled_from(["{} has a cyst.", "No change ({}).", "LUNGS CLEAR, {}", "see\n{}\nabove", "{}'s scan"]),
 )
 def test_a_known_name_is_found_wherever_it_stands(name: str, form: str) -> None:
-    known = Known("1", names=frozenset([f"{name}^Qx"]))
+    known = KnownIdentifiers("1", names=frozenset([f"{name}^Qx"]))
     cleaned, _ = clean_text(form.format(name), known, PSEUDONYMS)
     assert not find_left(known, text=cleaned)

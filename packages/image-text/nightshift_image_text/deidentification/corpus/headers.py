@@ -26,7 +26,7 @@ def write_header(rng: np.random.Generator, identity: Identity) -> Dataset:
 
 def list_secrets(identity: Identity) -> list[str]:
     """Return what must not be found in a header any more: words and numbers, dates as DICOM writes them."""
-    names = [identity.given, identity.family, identity.town, *identity.physician, *identity.reader]
+    names = [identity.forename, identity.family, identity.town, *identity.physician, *identity.reader]
     days = [f"{day:%Y%m%d}" for day in (identity.born, identity.studied)]
     return [
         *names,
@@ -52,7 +52,7 @@ def _add_study(rng: np.random.Generator, header: Dataset, identity: Identity) ->
     header.SOPClassUID, header.Modality, header.Manufacturer = CTImageStorage, "CT", "Acme"
     header.AccessionNumber, header.StudyID = identity.accession, identity.accession[:16]
     header.StudyDescription = f"CT chest {identity.family}"
-    header.SeriesDescription, header.ProtocolName = f"Axial, {identity.given}", f"{identity.hospital} chest"
+    header.SeriesDescription, header.ProtocolName = f"Axial, {identity.forename}", f"{identity.hospital} chest"
     header.file_meta = FileMetaDataset()
     header.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
     header.file_meta.MediaStorageSOPClassUID = CTImageStorage
@@ -61,7 +61,7 @@ def _add_study(rng: np.random.Generator, header: Dataset, identity: Identity) ->
 
 
 def _add_persons(header: Dataset, identity: Identity) -> None:
-    header.PatientName, header.PatientID = f"{identity.family}^{identity.given}", identity.record
+    header.PatientName, header.PatientID = f"{identity.family}^{identity.forename}", identity.record
     header.PatientBirthDate, header.PatientSex = f"{identity.born:%Y%m%d}", identity.sex
     header.PatientAge = f"{identity.age:03}Y"
     header.PatientAddress, header.PatientTelephoneNumbers = identity.street, identity.phone
@@ -71,7 +71,7 @@ def _add_persons(header: Dataset, identity: Identity) -> None:
     header.OperatorsName = " ".join(identity.reader)
     header.InstitutionName, header.StationName = identity.hospital, f"CT-{identity.town}"[:16]
     header.InstitutionAddress = f"{identity.street}, {identity.town}"
-    header.PatientComments = f"{identity.given} {identity.family}, call {identity.phone}"
+    header.PatientComments = f"{identity.forename} {identity.family}, call {identity.phone}"
     header.ImageComments = f"MRN {identity.record}"
     header.AdditionalPatientHistory = f"Seen by Dr. {identity.physician[1]} at {identity.hospital}"
 
@@ -79,9 +79,9 @@ def _add_persons(header: Dataset, identity: Identity) -> None:
 def _add_sequences(header: Dataset, identity: Identity) -> None:
     person, inner, request = Dataset(), Dataset(), Dataset()
     person.PersonAddress, person.InstitutionName = identity.street, identity.hospital
-    inner.PatientID, inner.PatientName = identity.record, f"{identity.family}^{identity.given}"
+    inner.PatientID, inner.PatientName = identity.record, f"{identity.family}^{identity.forename}"
     inner.add_new((0x0011, 0x0010), "LO", "ACME")
-    inner.add_new((0x0011, 0x1001), "LO", f"{identity.given} {identity.record}")
+    inner.add_new((0x0011, 0x1001), "LO", f"{identity.forename} {identity.record}")
     person.ReferencedPatientSequence = [inner]
     request.RequestedProcedureDescription = f"for {identity.family}"
     request.RequestingPhysician = "^".join(reversed(identity.physician))
@@ -93,10 +93,10 @@ def _add_sequences(header: Dataset, identity: Identity) -> None:
 
 def _add_private(header: Dataset, identity: Identity) -> None:
     block = header.private_block(0x0009, "ACME", create=True)
-    block.add_new(0x01, "LO", f"{identity.family}, {identity.given}")
+    block.add_new(0x01, "LO", f"{identity.family}, {identity.forename}")
     block.add_new(0x02, "UN", f"{identity.record}|{identity.born:%Y%m%d}".encode())
     item = Dataset()
-    item.PatientName = f"{identity.family}^{identity.given}"
+    item.PatientName = f"{identity.family}^{identity.forename}"
     block.add_new(0x03, "SQ", [item])
 
 
@@ -105,13 +105,13 @@ def _add_image(rng: np.random.Generator, header: Dataset, identity: Identity) ->
     header.BitsAllocated, header.BitsStored, header.HighBit, header.PixelRepresentation = 8, 8, 7, 0
     header.SamplesPerPixel, header.PhotometricInterpretation = 1, "MONOCHROME2"
     header.PixelData = rng.integers(0, 255, SIDE * SIDE, dtype=np.uint8).tobytes()
-    header.add_new((0x6000, 0x0022), "LO", f"{identity.given} {identity.family}")
+    header.add_new((0x6000, 0x0022), "LO", f"{identity.forename} {identity.family}")
     header.add_new((0x6000, 0x3000), "OW", f"{identity.record}{' ' * (len(identity.record) % 2)}".encode())
     icon = Dataset()
     icon.Rows = icon.Columns = SIDE
     icon.PixelData = f"{identity.family:<{SIDE * SIDE}}".encode()
     header.IconImageSequence = [icon]
-    header.EncapsulatedDocument = f"%PDF {identity.given} {identity.family} {identity.record:<20}".encode()
+    header.EncapsulatedDocument = f"%PDF {identity.forename} {identity.family} {identity.record:<20}".encode()
     # tags that promise something else
     header.ImageType = ["ORIGINAL", "PRIMARY", identity.family.upper()]
     header.ManufacturerModelName = f"{identity.hospital}"

@@ -19,13 +19,13 @@ class NameLists:
     """Where the parts of names come from.
 
     Attributes:
-        given: of persons.
+        forename: of persons.
         family: of persons.
         towns: of hospitals and addresses.
-        hospitals: forms, with the fields given, family and town.
+        hospitals: forms, with the fields forename, family and town.
     """
 
-    given: list[str]
+    forename: list[str]
     family: list[str]
     towns: list[str]
     hospitals: list[str]
@@ -35,7 +35,8 @@ class NameLists:
 def read_names(group: str = DEVELOPMENT) -> NameLists:
     """Return the lists of a group of names.yaml."""
     lists = yaml.safe_load((files(__package__) / "names.yaml").read_text())[group]
-    return NameLists(*(lists[part].split() for part in ("given", "family", "towns")), lists["hospitals"])
+    words = {part: lists[part].split() for part in ("forename", "family", "towns")}
+    return NameLists(**words, hospitals=lists["hospitals"])
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Identity:
     """A patient with one study.
 
     Attributes:
-        given, family: the patient's name.
+        forename, family: the patient's name.
         sex: M or F.
         born, studied: days.
         record, accession: the hospital's numbers.
@@ -52,7 +53,7 @@ class Identity:
         phone: of the patient.
     """
 
-    given: str
+    forename: str
     family: str
     sex: str
     born: date
@@ -78,14 +79,14 @@ def draw_identity(rng: np.random.Generator, lists: NameLists) -> Identity:
     hospital = _pick(rng, lists.hospitals)
     area, exchange, line = rng.integers(201, 990), rng.integers(200, 999), rng.integers(1000, 9999)
     return Identity(
-        given=_pick(rng, lists.given),
+        forename=_pick(rng, lists.forename),
         family=_pick(rng, lists.family),
         sex=_pick(rng, ["M", "F"]),
         born=FIRST_BIRTH + timedelta(days=int(rng.integers(0, 365 * 85))),
         studied=FIRST_STUDY + timedelta(days=int(rng.integers(0, 365 * 6))),
         record=_draw_record(rng),
         accession=f"{_pick(rng, ['A', 'ACC', 'RAD', ''])}{rng.integers(10**6, 10**8)}",
-        hospital=hospital.format(town=town, given=_pick(rng, lists.given), family=_pick(rng, lists.family)),
+        hospital=hospital.format(town=town, forename=_pick(rng, lists.forename), family=_pick(rng, lists.family)),
         town=town,
         street=f"{rng.integers(1, 9999)} {_pick(rng, lists.family)} {_pick(rng, ['Street', 'Avenue', 'Road', 'Lane'])}",
         physician=_draw_name(rng, lists),
@@ -100,7 +101,7 @@ def _draw_record(rng: np.random.Generator) -> str:
 
 
 def _draw_name(rng: np.random.Generator, lists: NameLists) -> tuple[str, str]:
-    return _pick(rng, lists.given), _pick(rng, lists.family)
+    return _pick(rng, lists.forename), _pick(rng, lists.family)
 
 
 def _pick(rng: np.random.Generator, choices: Sequence[str]) -> str:

@@ -11,11 +11,17 @@ import yaml
 
 from nightshift_image_text.deidentification.corpus.identities import DEVELOPMENT, Identity
 
-PLACE = re.compile(r"{(\w+)}")
+SLOT = re.compile(r"{(\w+)}")
 OLD = 90  # years, from which an age is an identifier
 DATES = ("%Y-%m-%d", "%m/%d/%Y", "%d %B %Y", "%B %d, %Y", "%d-%b-%Y", "%m/%d/%y")
-NAMES = ("{given} {family}", "{family}, {given}", "{given} {family}", "{upper}, {given}", "{upper}^{given}")
-PHYSICIANS = ("{given} {family}", "{given} {family}", "{initial}. {family}")
+NAMES = (
+    "{forename} {family}",
+    "{family}, {forename}",
+    "{forename} {family}",
+    "{upper}, {forename}",
+    "{upper}^{forename}",
+)
+PHYSICIANS = ("{forename} {family}", "{forename} {family}", "{initial}. {family}")
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class Planted:
 
 
 @dataclass(frozen=True)
-class Report:
+class PlantedReport:
     """A text and its identifiers.
 
     Attributes:
@@ -54,26 +60,26 @@ def read_templates(group: str = DEVELOPMENT) -> list[str]:
     return templates
 
 
-def write_report(rng: np.random.Generator, identity: Identity, templates: list[str]) -> Report:
+def write_report(rng: np.random.Generator, identity: Identity, templates: list[str]) -> PlantedReport:
     """Return a report about a patient, of one of the templates."""
     template = templates[int(rng.integers(len(templates)))]
     values = _list_values(rng, identity)
     text, planted = "", []
-    for number, part in enumerate(PLACE.split(template)):
+    for number, part in enumerate(SLOT.split(template)):
         value = values[part] if number % 2 else part  # texts and names of places take turns
         if number % 2 and _is_identifier(part, value):
             planted.append(Planted(part, value, len(text), len(text) + len(value)))
         text += value
-    return Report(text, tuple(planted))
+    return PlantedReport(text, tuple(planted))
 
 
 def _list_values(rng: np.random.Generator, identity: Identity) -> dict[str, str]:
     """Return what fills each field."""
     prior = identity.studied - timedelta(days=int(rng.integers(1, 2000)))
     form = str(rng.choice(DATES))
-    same = ("given", "family", "record", "accession", "hospital", "town", "street", "phone")
+    same = ("forename", "family", "record", "accession", "hospital", "town", "street", "phone")
     return {
-        "patient": _spell_name(rng, (identity.given, identity.family), NAMES),
+        "patient": _spell_name(rng, (identity.forename, identity.family), NAMES),
         "physician": _spell_name(rng, identity.physician, PHYSICIANS),
         "reader": _spell_name(rng, identity.reader, PHYSICIANS),
         "salutation": "Mr." if identity.sex == "M" else "Ms.",
@@ -86,8 +92,8 @@ def _list_values(rng: np.random.Generator, identity: Identity) -> dict[str, str]
 
 
 def _spell_name(rng: np.random.Generator, name: tuple[str, str], forms: tuple[str, ...]) -> str:
-    given, family = name
-    return str(rng.choice(forms)).format(given=given, family=family, upper=family.upper(), initial=given[0])
+    forename, family = name
+    return str(rng.choice(forms)).format(forename=forename, family=family, upper=family.upper(), initial=forename[0])
 
 
 def _is_identifier(field: str, text: str) -> bool:

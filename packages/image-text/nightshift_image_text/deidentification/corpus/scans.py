@@ -28,7 +28,7 @@ PAD = 2  # pixels around lines that do not touch
 
 
 @dataclass(frozen=True)
-class Line:
+class BurnedLine:
     """Words burned in beside each other.
 
     Attributes:
@@ -52,14 +52,14 @@ class Scan:
     """
 
     pixels: Pixels
-    lines: tuple[Line, ...]
+    lines: tuple[BurnedLine, ...]
 
 
 def draw_scan(rng: np.random.Generator, identity: Identity) -> Scan:
     """Return a scan, most with one to four lines about the patient."""
     side = int(rng.choice(SIDES))
     ground = _draw_body(rng, side, int(rng.choice(SIDES)))
-    lines: list[Line] = []
+    lines: list[BurnedLine] = []
     texts = list_lines(identity) if rng.random() > NO_WORDS else []
     for text in rng.permutation(texts)[: rng.integers(1, 5)]:
         if line := _burn(rng, ground, str(text), lines):
@@ -71,11 +71,11 @@ def draw_scan(rng: np.random.Generator, identity: Identity) -> Scan:
 
 def list_lines(identity: Identity) -> list[str]:
     """Return what scanners write into images about a patient."""
-    family, given = identity.family, identity.given
+    family, forename = identity.family, identity.forename
     return [
-        f"{family.upper()}^{given.upper()}",
-        f"{family}, {given}",
-        f"{given} {family} {identity.sex}",
+        f"{family.upper()}^{forename.upper()}",
+        f"{family}, {forename}",
+        f"{forename} {family} {identity.sex}",
         f"ID: {identity.record}",
         f"MRN {identity.record}",
         f"Acc {identity.accession}",
@@ -103,7 +103,8 @@ def _draw_body(rng: np.random.Generator, rows: int, columns: int) -> Gray:
 
 def _draw_organ(rng: np.random.Generator, x: Gray, y: Gray) -> Gray:
     column, row, width, height = *rng.uniform(-0.7, 0.7, 2), *rng.uniform(0.05, 0.4, 2)
-    return (((x - column) / width) ** 2 + ((y - row) / height) ** 2 < 1).astype(float)
+    organ: Gray = (((x - column) / width) ** 2 + ((y - row) / height) ** 2 < 1).astype(float)
+    return organ
 
 
 def _blur(rng: np.random.Generator, rows: int, columns: int, cells: int) -> Gray:
@@ -112,21 +113,21 @@ def _blur(rng: np.random.Generator, rows: int, columns: int, cells: int) -> Gray
     return np.asarray(coarse.resize((columns, rows), Image.Resampling.BICUBIC), dtype=float)
 
 
-def _burn(rng: np.random.Generator, ground: Gray, text: str, others: list[Line]) -> Line | None:
+def _burn(rng: np.random.Generator, ground: Gray, text: str, others: list[BurnedLine]) -> BurnedLine | None:
     """Draw a line into a scan, in place; nothing where it does not fit."""
     size = int(rng.integers(*SIZES))
     font = _load_font(str(rng.choice(FONTS)), size)
     left, top, right, bottom = (int(edge) for edge in font.getbbox(text))
     width, height = right - left, bottom - top
     for _ in range(TRIES):
-        box = _place(rng, ground.shape, width, height)
+        box = _position(rng, ground.shape, width, height)
         if box and not any(_meet(box, other.box) for other in others):
             _ink(rng, ground, box, _draw_ink(text, font, (left, top, width, height)))
-            return Line(text, box, size)
+            return BurnedLine(text, box, size)
     return None
 
 
-def _place(rng: np.random.Generator, shape: tuple[int, ...], width: int, height: int) -> Box | None:
+def _position(rng: np.random.Generator, shape: tuple[int, ...], width: int, height: int) -> Box | None:
     """Return a place for a line: of three lines two stand at an edge."""
     rows, columns = shape[0] - height - EDGE, shape[1] - width - EDGE
     if rows <= EDGE or columns <= EDGE:
