@@ -101,6 +101,12 @@ class ClipParameters(Continued):
     loss: Literal["softmax", "sigmoid"] = Field(
         "softmax", description="of pairs: CLIP's, over all pairs of a batch, or SigLIP's, of each pair by itself"
     )
+    design: Literal["clip", "compact"] = Field(
+        "clip",
+        description="of towers from scratch: CLIP's or SigLIP's; or compact, which learns from a few thousand pairs: "
+        "convolutions before CLIP's image layers, the mean and maximum of all patches, and a BERT, the mean of whose "
+        "tokens is a text",
+    )
     pairs_weight: Weight = Field(1, description="of the loss of pairs; 0: findings are learned from images alone")
     findings_weight: Weight = Field(1, description="of the loss of findings; 0: they are not learned")
     group_negatives: Weight = Field(
@@ -124,6 +130,20 @@ class ClipParameters(Continued):
         if value not in (False, "all") and not (info.data.get("pretrained") or info.data.get("pretrained_text")):
             raise ValueError("there is nothing pretrained to keep; name it as `pretrained`, or leave this out")
         return value
+
+    @field_validator("design")
+    @classmethod
+    def _fits_compact_towers(cls, design: str, info: ValidationInfo) -> str:
+        data = info.data
+        if design == "clip":
+            return design
+        if data.get("pretrained") or data.get("loss") != "softmax":
+            raise ValueError("compact towers are CLIP's, from scratch; leave out pretrained, and write loss: softmax")
+        if data.get("microbatches", 1) > 1:
+            raise ValueError("compact towers normalize over a batch, whose pieces differ; write microbatches: 1")
+        if (patch := data.get("patch", 1)) & (patch - 1):
+            raise ValueError(f"compact towers halve images, and patch is {patch}; write a power of 2")
+        return design
 
     @field_validator("findings_weight")
     @classmethod
@@ -309,14 +329,30 @@ class Clip:
             pretrained.check_shape(field, shape.text_config, self.vocabulary, self.length)
         return shape
 
+    @property
+    def has_bert(self) -> bool:
+        """Whether a BERT is the text tower."""
+        return bool(self.fit.pretrained_text) or self.fit.design == "compact"
+
     @cached_property
     def text_shape(self) -> BertConfig:
-        """The sizes of the BERT that becomes the text tower.
+        """The sizes of the BERT that is the text tower.
 
         Raises:
             UserError: when they are those of another network, or do not fit the tokenizer or the length.
         """
-        field = f"{self.field}.pretrained_text"
+        fit, field = self.fit, f"{self.field}.pretrained_text"
+        if not fit.pretrained_text:
+            return BertConfig(
+                hidden_size=fit.width,
+                num_hidden_layers=fit.layers,
+                num_attention_heads=fit.heads,
+                intermediate_size=WIDER * fit.width,
+                vocab_size=self.vocabulary,
+                max_position_embeddings=self.length,
+                pad_token_id=self.pad,
+                **WITHOUT_DROPOUT,
+            )
         shape: BertConfig = pretrained.read(BertConfig, field, self.fit.pretrained_text, **WITHOUT_DROPOUT)
         if shape.model_type != "bert":
             raise UserError(f"{field}: is a network of type {shape.model_type!r}; choose one of type 'bert'")
@@ -345,6 +381,8 @@ class Clip:
         both = self._load("pretrained", KINDS[self.shape.model_type], self.shape, is_loaded)
         mean, deviation = self._normalization
         image = towers.image_tower(both, self.side, mean, deviation)
+        if self.fit.design == "compact":
+            image = towers.make_compact(image, self.channels, self.fit.patch)
         text = self._text_tower(both, is_loaded)
         scale, bias = self._temperature(both)
         findings = nn.Linear(image.width, self.findings)
@@ -367,7 +405,7 @@ class Clip:
         return pretrained.network(kind, f"{self.field}.{parameter}", name, config=shape, dtype=torch.float32, **options)
 
     def _text_tower(self, both: Any, is_loaded: bool) -> Tower:
-        if self.fit.pretrained_text:
+        if self.has_bert:
             bert = self._load("pretrained_text", BertModel, self.text_shape, is_loaded, add_pooling_layer=False)
             return towers.bert_tower(bert, self.pad, self.embedding_width)
         return towers.text_tower(both, self.pad, self._end if self.fit.pretrained else -1)

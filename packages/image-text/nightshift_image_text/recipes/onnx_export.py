@@ -20,8 +20,10 @@ from nightshift_image_text.recipes.towers import (
     TEXT,
     TOKENS,
     ClassToken,
+    ConvolutionalStem,
     EndToken,
     LastToken,
+    PatchPooling,
     PixelEmbedding,
     TowerLayer,
     see_before,
@@ -76,13 +78,17 @@ class _Towers:
         for name in self._layers(IMAGE):
             hidden = self._layer(name, hidden, self.image)
         norm, epsilon = "pooling.image.norm", self.image.layer_norm_eps
-        if isinstance(self.model.get_submodule("pooling.image"), ClassToken):
+        pooling = self.model.get_submodule("pooling.image")
+        if isinstance(pooling, ClassToken):
             return self.graph.normalize(norm, self._take(hidden, 0), epsilon)
-        return self._pool_attention("pooling.image.head", self.graph.normalize(norm, hidden, epsilon))
+        normal = self.graph.normalize(norm, hidden, epsilon)
+        if isinstance(pooling, PatchPooling):
+            return self._add_mean_and_maximum(normal)
+        return self._pool_attention("pooling.image.head", normal)
 
     def pool_text(self) -> str:
         """Add the text tower; return its (n, width)."""
-        if self.recipe.fit.pretrained_text:
+        if self.recipe.has_bert:
             return self._pool_bert()
         graph, hidden = self.graph, self._embed_tokens("embedding.text")
         mask = self._mask_later() if self._sees_before else ""
@@ -111,13 +117,10 @@ class _Towers:
     def _embed_pixels(self, name: str) -> str:
         graph, embedding = self.graph, self.model.get_submodule(name)
         assert isinstance(embedding, PixelEmbedding)
-        patch = self.image.patch_size
         images = graph.node("Cast", graph.node("Transpose", PIXELS, perm=[0, 3, 1, 2]), to=TensorProto.FLOAT)
         scale, shift = (graph.constant(value.cpu().numpy()) for value in (embedding.scale, embedding.shift))
         images = graph.node("Sub", graph.node("Div", images, scale), shift)  # gray becomes several channels
-        kernels = [f"{name}.patches.patch_embedding.{part}" for part in ("weight", "bias")]
-        weights = [graph.weight(kernel) for kernel in kernels if kernel in graph.weights]
-        patches = graph.node("Conv", images, *weights, kernel_shape=[patch, patch], strides=[patch, patch])
+        patches = self._cut_patches(f"{name}.patches.patch_embedding", images)
         width = self.image.hidden_size
         hidden = graph.node("Transpose", graph.node("Reshape", patches, graph.axes(0, width, -1)), perm=[0, 2, 1])
         if f"{name}.patches.class_embedding" in graph.weights:
@@ -125,6 +128,20 @@ class _Towers:
         hidden = graph.node("Add", hidden, graph.weight(f"{name}.patches.position_embedding.weight"))
         is_normal = f"{name}.norm.weight" in graph.weights
         return graph.normalize(f"{name}.norm", hidden, self.image.layer_norm_eps) if is_normal else hidden
+
+    def _cut_patches(self, name: str, images: str) -> str:
+        """Add the convolution that cuts patches, or those of a stem."""
+        graph, stem = self.graph, self.model.get_submodule(name)
+        if isinstance(stem, ConvolutionalStem):
+            return graph.path(stem, images)
+        kernels = [f"{name}.{part}" for part in ("weight", "bias")]
+        weights = [graph.weight(kernel) for kernel in kernels if kernel in graph.weights]
+        size = [self.image.patch_size] * 2
+        return graph.node("Conv", images, *weights, kernel_shape=size, strides=size)
+
+    def _add_mean_and_maximum(self, hidden: str) -> str:
+        mean = self.graph.node("ReduceMean", hidden, axes=[1], keepdims=0)
+        return self.graph.node("Add", mean, self.graph.node("ReduceMax", hidden, axes=[1], keepdims=0))
 
     def _repeat(self, name: str, width: int) -> str:
         """Add a vector for each row, (n, 1, width)."""

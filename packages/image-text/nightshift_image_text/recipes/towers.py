@@ -4,8 +4,9 @@ The layers are those of a `CLIPModel`, a `SiglipModel` or a `BertModel` of `tran
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ Mask = Callable[
 
 IMAGE, TEXT, TOKENS, PIXELS = "image", "text", "tokens", "pixels"
 LOGITS = "logits"
+LEAST_WIDTH = 16  # of a stem's convolution
 LARGEST_SCALE = 4.6052  # logarithm of 100; Radford et al., CLIP, 2021, section 2.5
 
 
@@ -72,6 +74,37 @@ class PixelEmbedding(nn.Module):
         is_other = images.shape[-1] != self.patches.image_size
         hidden: Tensor = self.norm(self.patches(images, interpolate_pos_encoding=is_other))
         return hidden
+
+
+class ConvolutionalStem(nn.Sequential):
+    """Patches by convolutions and poolings that halve an image each: few images teach them more than large kernels.
+
+    Xiao et al., Early Convolutions Help Transformers See Better, 2021. (n, channels, side, side) -> (n, width,
+    side / patch, side / patch). In training, batches are normalized by their own statistics.
+
+    Args:
+        channels: of an image.
+        patch: pixels of a patch's side, a power of 2.
+        width: numbers of a patch.
+    """
+
+    def __init__(self, channels: int, patch: int, width: int) -> None:
+        halvings = patch.bit_length() - 1
+        widths = [channels, *(max(LEAST_WIDTH, width >> step) for step in reversed(range(halvings)))]
+        layers = [layer for pair in pairwise(widths) for layer in _halve(*pair)]
+        super().__init__(*layers, nn.Conv2d(widths[-1], width, 3, padding=1, bias=False), nn.BatchNorm2d(width))
+
+    @property
+    def weight(self) -> Tensor:
+        """The first kernels, whose type `transformers` gives pixels."""
+        first = self[0]
+        assert isinstance(first, nn.Conv2d)
+        return first.weight
+
+
+def _halve(channels: int, width: int) -> list[nn.Module]:
+    convolution = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+    return [convolution, nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
 
 
 class TowerEmbedding(nn.Module):
@@ -132,6 +165,19 @@ class ClassToken(nn.Module):
         """Return (n, width)."""
         pooled: Tensor = self.norm(hidden[:, 0])
         return pooled
+
+
+class PatchPooling(nn.Module):
+    """The mean of an image's patches and their maximum, which a small finding decides; both normalized, added."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return (n, width)."""
+        normal: Tensor = self.norm(hidden)
+        return normal.mean(1) + normal.amax(1)
 
 
 class AttentionPooling(nn.Module):
@@ -255,6 +301,14 @@ def see_tokens(pad: int, tokens: Tensor) -> Tensor:
     """Return that all attend to what is no padding, bool (n, 1, 1, length); of a text without tokens, to its start."""
     is_first = torch.arange(tokens.shape[1], device=tokens.device) == 0
     return ((tokens != pad) | is_first)[:, None, None]
+
+
+def make_compact(tower: Tower, channels: int, patch: int) -> Tower:
+    """Return CLIP's image tower, from scratch, with a convolutional stem and the pooling of all patches."""
+    assert isinstance(tower.embedding, PixelEmbedding)
+    assert isinstance(tower.pooling, ClassToken)
+    tower.embedding.patches.patch_embedding = ConvolutionalStem(channels, patch, tower.width)
+    return replace(tower, pooling=PatchPooling(tower.pooling.norm))
 
 
 def image_tower(model: Any, side: int, mean: Sequence[float], deviation: Sequence[float]) -> Tower:

@@ -382,3 +382,19 @@ def test_weights_that_a_folder_lacks_are_named(folders, tmp_path):
 
     with pytest.raises(UserError, match=r"has no weights of visual_projection.weight"):
         build(pretrained=str(tmp_path)).model()
+
+
+def test_compact_towers_have_the_graph_of_their_network():
+    recipe = build(design="compact")
+    network, (inputs, _) = model(recipe), batch(recipe, 5)
+    network.train()(inputs)  # after which batches have statistics
+
+    check_graph(recipe, network.eval(), inputs)
+
+
+@pytest.mark.parametrize(
+    "values", [{"loss": "sigmoid"}, {"microbatches": 2}, {"patch": 12}], ids=["sigmoid", "pieces", "patch"]
+)
+def test_compact_towers_refuse_what_they_are_not_made_for(values):
+    with pytest.raises(UserError, match="design: compact towers"):
+        build(design="compact", **values)
