@@ -26,7 +26,7 @@ ENVIRONMENTS = [
     {"NIGHTSHIFT_ENVIRONMENT": "gcp"},
     {"NIGHTSHIFT_ENVIRONMENT": "aws", "KFP_ENDPOINT": "http://localhost:1"},
 ]
-SHIPPED = ("fraud", "digits", "topics", "tales")
+SHIPPED = ("fraud", "digits", "topics", "tales", "scans")
 PURPOSES = ("ingestion", "monitoring", "training", "backfill")
 
 

@@ -45,7 +45,14 @@ TALES: dict[str, Any] = configs.load("tales") | {
     "evaluation": {"min_rows": 20},
     "optimization": {"weight_types": ["Q8_0"]},
 }
-USE_CASES = ("small", "texts", "tales")
+TOWERS = {"kind": "clip", "parameters": {"width": 16, "layers": 1, "heads": 2, "epochs": 1, "threads": 1}}
+SCANS: dict[str, Any] = configs.load("scans") | {
+    "simulator": {"items": 30},
+    "protocol": CONFIG["protocol"],
+    "evaluation": {"min_rows": 20, "max_gap": 1.0, "max_shortcut": 1.0},
+}
+SCANS["task"] = SCANS["task"] | {"candidates": {"pairs": TOWERS, "frozen_text": {"kind": "linear"}}}
+USE_CASES = ("small", "texts", "tales", "scans")
 RECEIVER = "NIGHTSHIFT_NOTIFY_SLACK"
 NOTIFYING = CONFIG | {"notify": {"receivers": [{"variable": RECEIVER, "digest_minutes": 0}]}}
 # in the environment of the steps, since kfp is not here
@@ -121,7 +128,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterat
     workspace, slack = folder / "workspace", Slack()
     dags = shutil.copytree(Path(__file__).parent / "fixing", folder / "dags")
     (dags / "follower.py").write_text(example())
-    for config in (NOTIFYING, TEXTS, TALES):
+    for config in (NOTIFYING, TEXTS, TALES, SCANS):
         path = folder / f"{config['name']}.yaml"
         path.write_text(yaml.safe_dump(config))
         standalone.add_use_case(str(path), dags)
