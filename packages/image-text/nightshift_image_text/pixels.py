@@ -30,8 +30,13 @@ def prepare(content: bytes, rules: Rules) -> Pixels:
         UnusableError: as `nightshift.items.images.prepare_pixels`, or a rule of `nightshift_image_text.dicom`.
         UserError: when it is a DICOM file, and nothing that reads these is installed.
     """
+    return _prepare_dicom(content, rules) if is_dicom(content) else images.prepare_pixels(content, rules)
+
+
+def is_dicom(content: bytes) -> bool:
+    """Return whether a file is of DICOM's; nothing of DICOM needs to be installed."""
     where, magic = DICOM
-    return _prepare_dicom(content, rules) if content[where] == magic else images.prepare_pixels(content, rules)
+    return content[where] == magic
 
 
 def _prepare_dicom(content: bytes, rules: Rules) -> Pixels:

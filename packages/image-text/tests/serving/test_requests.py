@@ -73,6 +73,12 @@ def test_a_body_of_a_fields_media_type_is_that_field(url, pairs, name, media) ->
     assert answer == post(url, instance(pairs, 2, name))
 
 
+def test_a_dicom_file_is_refused_since_it_may_say_whose_it_is(url) -> None:
+    answer = httpx.post(f"{url}/score", json={"image": b64encode(bytes(128) + b"DICM").decode()})
+    assert answer.status_code == 400, answer.text
+    assert "a DICOM file" in answer.text
+
+
 def infer(url: str, *inputs: dict[str, Any], **further: Any) -> httpx.Response:
     return httpx.post(f"{url}/v2/models/scans/infer", json={"inputs": inputs, **further})
 
