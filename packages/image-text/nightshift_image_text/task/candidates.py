@@ -116,7 +116,7 @@ def fit(setup: FitSetup[ImageTextTaskConfig], name: str, items: ItemTable, rows:
     training = networks.fit(setup, name, architecture, rows, architecture.rows(gather, known))
     model = architecture.merge(training.model)
     return Fitted(
-        lambda: clip.export(model, architecture),
+        lambda: clip.export(model, architecture, setup.in_graph),
         partial(predict, model),
         training.losses,
         training.validation_losses,
