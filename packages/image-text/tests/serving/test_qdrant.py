@@ -15,7 +15,7 @@ from nightshift_image_text.qdrant import QdrantGallery
 
 VECTORS = np.eye(3, dtype=np.float32)
 ROWS = [{"id": str(row)} for row in range(3)]
-MANIFESTS = Path(__file__).parents[2] / "kubernetes" / "qdrant.yaml"
+MANIFESTS = Path(__file__).parents[2] / "qdrant" / "qdrant.yaml"
 
 
 class Qdrant:
