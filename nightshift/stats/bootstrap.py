@@ -114,10 +114,7 @@ def weighted_average_precision(labels: Labels, scores: Floats, weights: Floats, 
         weights: how often each row counts, shape (n,).
         is_sorted: whether scores fall from row to row.
     """
-    if not is_sorted:
-        order = np.argsort(-scores, kind="stable")
-        labels, scores, weights = labels[order], scores[order], weights[order]
-    ends = np.flatnonzero(np.append(scores[1:] != scores[:-1], True))
+    labels, weights, ends = _rank(labels, scores, weights, is_sorted)
     hits, flagged = np.cumsum(weights * (labels == 1))[ends], np.cumsum(weights)[ends]
     gained = np.diff(hits, prepend=0.0)
     return float((gained * hits / np.maximum(flagged, 1)).sum() / hits[-1]) if hits[-1] else 0.0
@@ -132,14 +129,21 @@ def weighted_auc(labels: Labels, scores: Floats, weights: Floats, is_sorted: boo
         weights: how often each row counts, shape (n,).
         is_sorted: whether scores fall from row to row.
     """
-    if not is_sorted:
-        order = np.argsort(-scores, kind="stable")
-        labels, scores, weights = labels[order], scores[order], weights[order]
-    ends = np.flatnonzero(np.append(scores[1:] != scores[:-1], True))
+    labels, weights, ends = _rank(labels, scores, weights, is_sorted)
     hits, misses = (np.cumsum(weights * (labels == label))[ends] for label in (1, 0))
     above = hits - np.diff(hits, prepend=0.0) / 2  # a positive of the same score counts half
     pairs = hits[-1] * misses[-1]
     return float(np.diff(misses, prepend=0.0) @ above / pairs) if pairs else np.nan
+
+
+def _rank(
+    labels: Labels, scores: Floats, weights: Floats, is_sorted: bool
+) -> tuple[Labels, Floats, npt.NDArray[np.intp]]:
+    """Return labels and weights by falling score, (n,), and the last row of each score."""
+    if not is_sorted:
+        order = np.argsort(-scores, kind="stable")
+        labels, scores, weights = labels[order], scores[order], weights[order]
+    return labels, weights, np.flatnonzero(np.append(scores[1:] != scores[:-1], True))
 
 
 def mean_of_groups(values: Floats, groups: Labels, part: npt.NDArray[np.bool_] | None = None) -> Floats:

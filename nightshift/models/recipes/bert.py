@@ -7,7 +7,7 @@ a linear layer tells classes apart.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from pydantic import Field
@@ -60,6 +60,38 @@ class Encoder(nn.Module):
         weights = is_token.unsqueeze(2).to(states.dtype)
         mean: Tensor = (states * weights).sum(1) / weights.sum(1).clamp(min=1)
         return mean
+
+
+class TowerSizes(Protocol):
+    """Width, layers and heads of a network from scratch."""
+
+    @property
+    def width(self) -> int:
+        """Numbers of a token."""
+
+    @property
+    def layers(self) -> int:
+        """How many there are."""
+
+    @property
+    def heads(self) -> int:
+        """Of each layer."""
+
+
+def plan_shape(sizes: TowerSizes, vocabulary: int, length: int, pad: int) -> "BertConfig":
+    """Return the shape of a network from scratch, for so many token numbers, tokens of a text, and a padding."""
+    from transformers import BertConfig
+
+    return BertConfig(
+        hidden_size=sizes.width,
+        num_hidden_layers=sizes.layers,
+        num_attention_heads=sizes.heads,
+        intermediate_size=WIDER * sizes.width,
+        vocab_size=vocabulary,
+        max_position_embeddings=length,
+        pad_token_id=pad,
+        **WITHOUT_DROPOUT,
+    )
 
 
 @dataclass(frozen=True)
@@ -167,16 +199,7 @@ class Bert:
         if not fit.pretrained:
             if fit.width % fit.heads:
                 raise UserError(f"{self.field}.heads: is {fit.heads}, which does not divide the width of {fit.width}")
-            return BertConfig(
-                hidden_size=fit.width,
-                num_hidden_layers=fit.layers,
-                num_attention_heads=fit.heads,
-                intermediate_size=WIDER * fit.width,
-                vocab_size=self.vocabulary,
-                max_position_embeddings=self.length,
-                pad_token_id=self.pad,
-                **WITHOUT_DROPOUT,
-            )
+            return plan_shape(fit, self.vocabulary, self.length, self.pad)
         config: BertConfig = pretrained.read(BertConfig, self._source, fit.pretrained, **WITHOUT_DROPOUT)
         self._check(config)
         return config

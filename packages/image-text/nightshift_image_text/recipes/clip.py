@@ -33,7 +33,7 @@ from nightshift.models import weights
 from nightshift.models.neural.data import Gather, Samples, Transform, gather_resident, gather_together
 from nightshift.models.neural.images import Augmentation, augment
 from nightshift.models.recipes import Group, decay_groups, pretrained
-from nightshift.models.recipes.bert import WIDER, WITHOUT_DROPOUT
+from nightshift.models.recipes.bert import WIDER, WITHOUT_DROPOUT, plan_shape
 from nightshift.models.recipes.pretrained import Continued
 from nightshift.runtime.errors import UserError
 from nightshift_image_text.recipes import contrastive, towers
@@ -343,16 +343,7 @@ class Clip:
         """
         fit, field = self.fit, f"{self.field}.pretrained_text"
         if not fit.pretrained_text:
-            return BertConfig(
-                hidden_size=fit.width,
-                num_hidden_layers=fit.layers,
-                num_attention_heads=fit.heads,
-                intermediate_size=WIDER * fit.width,
-                vocab_size=self.vocabulary,
-                max_position_embeddings=self.length,
-                pad_token_id=self.pad,
-                **WITHOUT_DROPOUT,
-            )
+            return plan_shape(fit, self.vocabulary, self.length, self.pad)
         shape: BertConfig = pretrained.read(BertConfig, field, self.fit.pretrained_text, **WITHOUT_DROPOUT)
         if shape.model_type != "bert":
             raise UserError(f"{field}: is a network of type {shape.model_type!r}; choose one of type 'bert'")
